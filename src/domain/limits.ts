@@ -1,0 +1,92 @@
+import { z } from "zod";
+
+const wholeMs = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
+const atLeastOne = z.number().int().min(1);
+
+/** Default of `limits.timeoutMs`: ten minutes. */
+export const DEFAULT_TIMEOUT_MS = 600_000;
+/** Default of `limits.graceMs`: what an agent has between `shouldStop` and the kill. */
+export const DEFAULT_GRACE_MS = 5_000;
+
+const limitFields = {
+  timeoutMs: wholeMs.min(1),
+  graceMs: wholeMs,
+  maxSteps: atLeastOne.optional(),
+  maxToolCalls: atLeastOne.optional(),
+  maxTokens: atLeastOne.optional(),
+};
+
+/** What one turn may use. `timeoutMs` and `graceMs` hold for one attempt, the counts over all attempts of a generation. */
+export const Limits = z.object(limitFields);
+export type Limits = z.infer<typeof Limits>;
+/** Limits as someone gives them: every field may be left out, no other may be there. */
+export const LimitsInput = z.strictObject(limitFields).partial();
+export type LimitsInput = z.infer<typeof LimitsInput>;
+
+const backoffFields = {
+  delayMs: wholeMs,
+  factor: z.number().min(1).max(100),
+  maxMs: wholeMs,
+  jitter: z.number().min(0).max(1),
+};
+
+/** How long to wait before the next attempt: `delayMs` × `factor`^n, at most `maxMs`, spread by ± `jitter`. */
+export const Backoff = z.object(backoffFields);
+export type Backoff = z.infer<typeof Backoff>;
+
+const retryFields = {
+  maxAttempts: atLeastOne,
+  maxCrashes: atLeastOne,
+  onTimeout: z.boolean(),
+  afterToolCalls: z.enum(["always", "never"]),
+};
+
+/** When a failed attempt is followed by another. `maxAttempts` counts attempts that spend one, `maxCrashes` lost workers. */
+export const Retry = z.object({ ...retryFields, backoff: Backoff });
+export type Retry = z.infer<typeof Retry>;
+/** Retry rules as someone gives them: every field may be left out, no other may be there. */
+export const RetryInput = z.strictObject({ ...retryFields, backoff: z.strictObject(backoffFields).partial() }).partial();
+export type RetryInput = z.infer<typeof RetryInput>;
+
+/** The rules of a turn about which nobody said anything. */
+export const DEFAULT_RETRY: Retry = Object.freeze({
+  maxAttempts: 3,
+  maxCrashes: 3,
+  backoff: Object.freeze({ delayMs: 1000, factor: 2, maxMs: 60_000, jitter: 0.2 }),
+  onTimeout: false,
+  afterToolCalls: "always",
+});
+
+/** The limits that hold, the first layer that names a field winning, else the default. */
+export function resolveLimits(...layers: (LimitsInput | undefined)[]): Limits {
+  return merge<Limits>({ timeoutMs: DEFAULT_TIMEOUT_MS, graceMs: DEFAULT_GRACE_MS }, layers);
+}
+
+/** The retry rules that hold, the first layer that names a field winning, else the default. */
+export function resolveRetry(...layers: (RetryInput | undefined)[]): Retry {
+  const backoff = merge<Backoff>(DEFAULT_RETRY.backoff, layers.map((layer) => layer?.backoff));
+  return { ...merge<Omit<Retry, "backoff">>(DEFAULT_RETRY, layers.map((layer) => ({ ...layer, backoff: undefined }))), backoff };
+}
+
+function merge<T extends object>(base: T, layers: readonly (object | undefined)[]): T {
+  const merged: T = { ...base };
+  for (const layer of layers.toReversed()) {
+    for (const [key, value] of Object.entries(layer ?? {})) if (value !== undefined) Object.assign(merged, { [key]: value });
+  }
+  return merged;
+}
+
+/**
+ * When `shouldStop` begins to answer `deadline`, in ms after the start:
+ * earlier than the deadline by min(graceMs, timeoutMs / 10).
+ */
+export function cooperativeDeadlineMs(limits: Pick<Limits, "timeoutMs" | "graceMs">): number {
+  return limits.timeoutMs - Math.min(limits.graceMs, limits.timeoutMs / 10);
+}
+
+/** The wait before attempt n + 1, in ms. `spent` (from 1) counts the attempts that spent one; `random` gives 0 to 1. */
+export function backoffMs(backoff: Backoff, spent: number, random: () => number): number {
+  const plain = Math.min(backoff.maxMs, backoff.delayMs * backoff.factor ** Math.max(0, spent - 1));
+  const spread = 1 + backoff.jitter * (2 * random() - 1);
+  return Math.max(0, Math.round(Math.min(backoff.maxMs, plain * spread)));
+}

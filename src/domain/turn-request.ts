@@ -1,0 +1,58 @@
+import { z } from "zod";
+import { Check } from "./check.ts";
+import { Id, Name } from "./id.ts";
+import { JsonObject } from "./json.ts";
+import { Limits, LimitsInput, Retry, RetryInput } from "./limits.ts";
+import { Part } from "./message.ts";
+
+/** The input of a turn: text, or parts of a message. */
+export const Input = z.union([z.string(), z.array(Part).min(1)]);
+export type Input = z.infer<typeof Input>;
+
+/** Where a turn stands in its batch: sample × agent × epoch is a cell. */
+export const Cell = z.strictObject({ id: Id, sample: Id, epoch: z.number().int().min(1) });
+export type Cell = z.infer<typeof Cell>;
+
+/** One value or several that the output is held against. */
+export const Target = z.union([z.string(), z.number(), z.boolean(), z.array(z.union([z.string(), z.number()]))]);
+export type Target = z.infer<typeof Target>;
+
+const labels = z.record(z.string().max(100), z.string().max(500));
+
+/** The largest request, in bytes of its JSON. */
+export const REQUEST_MAX_BYTES = 8 * 1024 * 1024;
+
+/**
+ * What a producer asks for. Unknown keys are refused. `limits` and `retry` are left out where the
+ * producer said nothing: the agent's configuration and then the defaults fill them.
+ */
+export const TurnRequest = z.strictObject({
+  id: Id.optional(),
+  agent: Name,
+  input: Input,
+  session: Id.optional(),
+  lane: Name.optional(),
+  limits: LimitsInput.optional(),
+  retry: RetryInput.optional(),
+  target: Target.optional(),
+  expect: z.array(Check).optional(),
+  batch: Cell.optional(),
+  labels: labels.optional(),
+  metadata: JsonObject.optional(),
+  options: JsonObject.optional(),
+});
+export type TurnRequest = z.infer<typeof TurnRequest>;
+
+/** A request as it is stored and run: the id, lane, limits and retry rules are settled. */
+export const StoredRequest = z.object({
+  ...TurnRequest.shape,
+  v: z.literal(1),
+  id: Id,
+  lane: Name,
+  limits: Limits,
+  retry: Retry,
+});
+export type StoredRequest = z.infer<typeof StoredRequest>;
+
+/** The keys of a request, for the message that names the nearest known one. */
+export const REQUEST_KEYS: readonly string[] = Object.keys(TurnRequest.shape);

@@ -1,0 +1,80 @@
+import { z } from "zod";
+
+const count = z.number().int().nonnegative();
+
+/**
+ * What something cost. A figure that nobody reported is absent, never 0 and never guessed.
+ * `inputTokens` is the uncached part. `modelCalls` and `toolCalls` are counted from events.
+ * `known`: `reported` (all of it), `partial` (some of it; a floor), `unknown` (nothing was reported).
+ */
+export const Usage = z.object({
+  inputTokens: count.optional(),
+  outputTokens: count.optional(),
+  cacheReadTokens: count.optional(),
+  cacheWriteTokens: count.optional(),
+  reasoningTokens: count.optional(),
+  costUsd: z.number().nonnegative().optional(),
+  modelCalls: count,
+  toolCalls: count,
+  known: z.enum(["reported", "partial", "unknown"]),
+});
+export type Usage = z.infer<typeof Usage>;
+
+/** The fields that hold an amount, in the order in which they are shown. */
+export const USAGE_FIELDS = [
+  "inputTokens",
+  "outputTokens",
+  "cacheReadTokens",
+  "cacheWriteTokens",
+  "reasoningTokens",
+  "costUsd",
+  "modelCalls",
+  "toolCalls",
+] as const satisfies readonly (keyof Usage)[];
+export type UsageField = (typeof USAGE_FIELDS)[number];
+
+/** The sum of nothing. */
+export const NO_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, known: "reported" });
+
+/** Usage of which nothing was reported. */
+export const UNKNOWN_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, known: "unknown" });
+
+/** Sums what is known; `known` stays where both agree, mixed is `partial`. */
+export function addUsage(a: Usage, b: Usage): Usage {
+  const sum: Usage = { ...a, known: a.known === b.known ? a.known : "partial" };
+  for (const field of USAGE_FIELDS) {
+    const more = b[field];
+    if (more !== undefined) sum[field] = (sum[field] ?? 0) + more;
+  }
+  return sum;
+}
+
+/** The sum over a list; of an empty list {@link NO_USAGE}. */
+export function sumUsage(list: Iterable<Usage>): Usage {
+  let sum: Usage | undefined;
+  for (const usage of list) sum = sum === undefined ? { ...usage } : addUsage(sum, usage);
+  return sum ?? { ...NO_USAGE };
+}
+
+/**
+ * What `later` holds beyond `booked`, field by field, never below 0; undefined when nothing.
+ * For spend that a stale attempt reports after it was booked as lost.
+ */
+export function exceedingUsage(later: Usage, booked: Usage): Usage | undefined {
+  const more: Usage = { modelCalls: 0, toolCalls: 0, known: later.known };
+  let any = false;
+  for (const field of USAGE_FIELDS) {
+    const extra = (later[field] ?? 0) - (booked[field] ?? 0);
+    if (extra <= 0) continue;
+    more[field] = extra;
+    any = true;
+  }
+  return any ? more : undefined;
+}
+
+/** Input and output tokens, cached and reasoning ones included as the provider counts them; undefined when none is known. */
+export function totalTokens(usage: Usage): number | undefined {
+  const parts = [usage.inputTokens, usage.outputTokens, usage.cacheReadTokens, usage.cacheWriteTokens];
+  const known = parts.filter((part) => part !== undefined);
+  return known.length === 0 ? undefined : known.reduce((sum, part) => sum + part, 0);
+}
