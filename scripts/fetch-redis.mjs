@@ -160,7 +160,7 @@ function wrapperScript(files, server) {
   const libraries = libraryFolders(files).map((folder) => `$here/root${folder.slice(files.length)}`);
   return [
     "#!/bin/sh",
-    'here=$(cd -- "$(dirname -- "$0")" && pwd)',
+    'here=$(cd -- "${0%/*}" && pwd)',
     `LD_LIBRARY_PATH="${libraries.join(":")}\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"`,
     "export LD_LIBRARY_PATH",
     `exec "$here/root/usr/bin/${server}" "$@"`,

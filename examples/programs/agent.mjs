@@ -64,8 +64,8 @@ async function meet(fate) {
     process.stderr.write("shaky: gave up half way\n");
     process.exit(1);
   }
-  // A hang that takes some ending: a child in a session of its own, and no ear for SIGTERM.
-  process.on("SIGTERM", () => {});
+  // A hang that takes some ending: a child in a session of its own, and a SIGTERM that is not obeyed.
+  process.on("SIGTERM", () => void say({ type: "text", text: "Not now.\n" }));
   const args = [String(HANG_SECONDS)];
   const sleeper = spawn("sleep", args, { detached: true, stdio: "ignore" });
   await say({ type: "tool_start", id: "hang", name: "sleep", args: { args, pid: sleeper.pid } });

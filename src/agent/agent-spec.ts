@@ -1,0 +1,53 @@
+import type { Limits, LimitsInput, RetryInput } from "../domain/limits.ts";
+import type { Agent, AgentInit } from "./agent.ts";
+
+/** The limits that an agent may be able to hold by itself. */
+export const ENFORCEABLE_LIMITS = ["maxSteps", "maxToolCalls", "maxTokens"] as const;
+export type EnforceableLimit = (typeof ENFORCEABLE_LIMITS)[number];
+
+/** What an agent can do. Workers publish it, so that a producer can check a request. */
+export interface AgentAbilities {
+  /** It polls `shouldStop` at its safe boundaries and ends cleanly when told. */
+  readonly cooperativeStop: boolean;
+  /** It emits `call_start` before every model call it pays for, and no call without it. */
+  readonly announcesCalls: boolean;
+  /** The limits that it holds by itself, told or not. */
+  readonly enforces: readonly EnforceableLimit[];
+}
+
+/** What a worker gives an agent that it makes for an attempt; the spec knows the name and the config. */
+export type AttemptInit = Omit<AgentInit, "name" | "config">;
+
+/** An agent as producers and workers know it: a name, its lane, what it can do, and how to make one for an attempt. */
+export interface AgentSpec {
+  readonly name: string;
+  readonly lane: string;
+  /** Where it comes from: `command`, `module`, `value`, `class`, `echo` … */
+  readonly kind: string;
+  readonly abilities: AgentAbilities;
+  readonly limits?: LimitsInput | undefined;
+  readonly retry?: RetryInput | undefined;
+  /** True when its class has `supportsCostLogTags`: only then is it given them. */
+  readonly wantsCostLogTags?: boolean | undefined;
+  /** Makes the agent of one attempt. May throw: the attempt then ends with that failure. */
+  readonly create: (init: AttemptInit) => Agent;
+  /** Ends what the spec keeps warm between attempts. May be called twice. */
+  readonly close?: (() => Promise<void>) | undefined;
+}
+
+/**
+ * Why an agent of these abilities cannot take a request with these limits; undefined when it can.
+ * A limit needs an agent that stops when told or holds that limit by itself.
+ */
+export function unsupportedLimits(
+  abilities: AgentAbilities,
+  limits: Pick<Partial<Limits>, EnforceableLimit>,
+): string | undefined {
+  if (abilities.cooperativeStop) return undefined;
+  const missing = ENFORCEABLE_LIMITS.filter(
+    (limit) => limits[limit] !== undefined && !abilities.enforces.includes(limit),
+  );
+  if (missing.length === 0) return undefined;
+  const named = missing.map((limit) => `limits.${limit}`).join(", ");
+  return `${named} ${missing.length === 1 ? "needs" : "need"} an agent that stops when told, and this one does not`;
+}

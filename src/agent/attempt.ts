@@ -1,0 +1,311 @@
+import { messageOf } from "../domain/error.ts";
+import type { EventBody } from "../domain/turn-event.ts";
+import type { Message } from "../domain/message.ts";
+import type { StopReason } from "../domain/stop-reason.ts";
+import { TurnRecord, crashReason } from "../domain/turn-record.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import type { Agent, StartOptions } from "./agent.ts";
+import type { AgentSpec, AttemptInit } from "./agent-spec.ts";
+import { TIME_OVER, afterMs, systemClock, within, type Clock } from "./deadline.ts";
+import { EventCollector } from "./event-collector.ts";
+import { EventGate } from "./event-gate.ts";
+import { TurnTimeoutError, normalizeThrown } from "./turn-errors.ts";
+import { TurnMonitor, type Criterion, type Spent } from "./turn-monitor.ts";
+import { verdictOf, type Ending, type KillReason, type StopRequest } from "./verdict.ts";
+
+/** One attempt to be run. */
+export interface AttemptTask {
+  readonly spec: AgentSpec;
+  readonly request: StoredRequest;
+  readonly attempt: number;
+  readonly iteration: number;
+  readonly generation: number;
+  readonly history: readonly Message[];
+  /** What earlier attempts of this generation used, for the limits. */
+  readonly before: Spent;
+  /** The value of TURNQ_TURN for every process of this attempt. */
+  readonly mark: string;
+  readonly start: StartOptions;
+  /** Gets a stream in which everything is closed. Must not throw; what it throws is ignored. */
+  readonly onEvent: (event: EventBody) => void;
+  readonly criteria?: readonly Criterion[] | undefined;
+  /** The machine's clock unless given. */
+  readonly clock?: Clock | undefined;
+}
+
+export interface AttemptOutcome {
+  readonly record: TurnRecord;
+  readonly stopReason?: StopReason | undefined;
+}
+
+export interface RunningAttempt {
+  /** Never rejects. Settles within `timeoutMs` and a bound of seconds, whatever the agent does. */
+  readonly done: Promise<AttemptOutcome>;
+  /** Asks for a cooperative stop; the first reason wins. After `limits.graceMs` the attempt is killed. */
+  readonly stop: (reason: StopRequest) => void;
+  /** Kills at once; the first reason wins. Never throws. */
+  readonly kill: (reason: StopRequest) => void;
+}
+
+/** How long after a kill the agent's `communicate` is waited for, in ms. */
+const SETTLE_MS = 1_000;
+/** How long `stop` and `kill` of an agent may take each, in ms. */
+const DISPOSE_MS = 2_000;
+
+/**
+ * Runs one attempt: makes the agent, starts it, lets it take the turn under its deadline and ends
+ * it. Whatever the agent does or leaves undone, there is one record and one closed stream of events.
+ */
+export function runAttempt(task: AttemptTask): RunningAttempt {
+  const attempt = new Attempt(task);
+  return {
+    done: attempt.run(),
+    stop: (reason) => attempt.stop(reason),
+    kill: (reason) => attempt.kill(reason),
+  };
+}
+
+type Settled = { readonly record: unknown } | { readonly thrown: unknown };
+
+class Attempt {
+  readonly #task: AttemptTask;
+  readonly #clock: Clock;
+  readonly #startedMs: number;
+  readonly #monitor: TurnMonitor;
+  readonly #collector: EventCollector;
+  readonly #gate: EventGate;
+  readonly #controller = new AbortController();
+  readonly #killedOnce: Promise<void>;
+  #wakeKilled: () => void = () => undefined;
+  #callOffDeadline: () => void = () => undefined;
+  #callOffGrace: () => void = () => undefined;
+  #agent: Agent | undefined;
+  #requested: StopRequest | undefined;
+  #killed: KillReason | undefined;
+  #over = false;
+
+  constructor(task: AttemptTask) {
+    const clock = task.clock ?? systemClock;
+    const { spec, request, attempt, iteration } = task;
+    this.#task = task;
+    this.#clock = clock;
+    this.#startedMs = clock.monotonicMs();
+    this.#monitor = new TurnMonitor({ limits: request.limits, before: task.before, criteria: task.criteria, clock });
+    this.#collector = new EventCollector({
+      agent: spec.name,
+      attempt,
+      iteration,
+      input: request.input,
+      startedAt: clock.now(),
+      startedMs: this.#startedMs,
+      announcesCalls: spec.abilities.announcesCalls,
+    });
+    this.#gate = new EventGate(spec.name, (event) => {
+      this.#collector.add(event, clock.now());
+      this.#monitor.observe(event);
+      task.onEvent(event);
+    });
+    this.#killedOnce = new Promise((resolve) => {
+      this.#wakeKilled = resolve;
+    });
+  }
+
+  async run(): Promise<AttemptOutcome> {
+    this.#callOffDeadline = afterMs(this.#clock, this.#task.request.limits.timeoutMs, () => this.#kill("timeout"));
+    const settled = await this.#drive();
+    if (this.#overdue) this.#killed ??= "timeout";
+    this.#over = true;
+    this.#callOffDeadline();
+    this.#callOffGrace();
+    const outcome = this.#conclude(settled);
+    await this.#dispose(settled);
+    return outcome;
+  }
+
+  stop(reason: StopRequest): void {
+    if (this.#over || this.#requested !== undefined) return;
+    this.#requested = reason;
+    this.#monitor.requestStop(reason);
+    this.#callOffGrace = afterMs(this.#clock, this.#task.request.limits.graceMs, () => this.#kill(reason));
+  }
+
+  kill(reason: StopRequest): void {
+    if (!this.#over) this.#requested ??= reason;
+    this.#kill(this.#requested ?? reason);
+  }
+
+  get #overdue(): boolean {
+    return this.#clock.monotonicMs() - this.#startedMs >= this.#task.request.limits.timeoutMs;
+  }
+
+  #kill(reason: KillReason): void {
+    if (this.#over) {
+      this.#killSync();
+      return;
+    }
+    if (this.#killed !== undefined) return;
+    this.#killed = reason;
+    const { timeoutMs } = this.#task.request.limits;
+    const error =
+      reason === "timeout"
+        ? new TurnTimeoutError(timeoutMs, { iteration: this.#task.iteration })
+        : new DOMException(`the turn was killed: ${reason}`, "AbortError");
+    this.#controller.abort(error);
+    this.#killSync();
+    this.#wakeKilled();
+  }
+
+  #killSync(): void {
+    try {
+      this.#agent?.killSync();
+    } catch {
+      // what the agent cannot kill is swept by whoever owns the processes
+    }
+  }
+
+  /** Runs the agent until it has settled, or for a bounded time after a kill; then undefined. */
+  async #drive(): Promise<Settled | undefined> {
+    const settled = this.#work();
+    const first = await Promise.race([settled, this.#killedOnce]);
+    if (first !== undefined) return first;
+    const late = await within(this.#clock, SETTLE_MS, settled);
+    return late === TIME_OVER ? undefined : late;
+  }
+
+  async #work(): Promise<Settled> {
+    const { request, history, before, start, spec } = this.#task;
+    const { timeoutMs, maxSteps } = request.limits;
+    try {
+      this.#agent = spec.create(this.#init());
+      await this.#agent.start(start);
+      const record: unknown = await this.#agent.communicate(request.input, {
+        onEvent: (event) => this.#gate.emit(event),
+        timeoutMs,
+        maxSteps: maxSteps === undefined ? undefined : Math.max(0, maxSteps - before.steps),
+        shouldStop: this.#monitor.shouldStop,
+        signal: this.#controller.signal,
+        history,
+      });
+      return { record };
+    } catch (thrown) {
+      return { thrown };
+    }
+  }
+
+  #init(): AttemptInit {
+    const { spec, request, attempt, iteration, generation, mark } = this.#task;
+    return {
+      turn: request.id,
+      attempt,
+      iteration,
+      limits: request.limits,
+      options: request.options ?? {},
+      metadata: request.metadata,
+      idempotencyKey: `${request.id}~${generation}`,
+      mark,
+      clock: this.#clock,
+      ...(spec.wantsCostLogTags === true
+        ? { costLogTags: { turn: request.id, attempt, batch: request.batch?.id, agent: spec.name } }
+        : {}),
+    };
+  }
+
+  #conclude(settled: Settled | undefined): AttemptOutcome {
+    const threw = settled !== undefined && "thrown" in settled;
+    const said = this.#saidRecord(settled);
+    const ending = verdictOf({
+      own: this.#ownEnding(settled, said),
+      threw,
+      killed: this.#killed,
+      requested: this.#requested,
+      timeoutMs: this.#task.request.limits.timeoutMs,
+    });
+    this.#gate.closeOpen(ending.status);
+    const { status, crashed, failure, stopReason } = ending;
+    const record = this.#collector.record({
+      status,
+      crashed,
+      crashReason: ending.crashReason,
+      failure,
+      atMs: this.#clock.monotonicMs(),
+      record: said,
+    });
+    const { output, usage } = record;
+    this.#gate.end({
+      status,
+      crashed,
+      output,
+      usage,
+      ...(stopReason === undefined ? {} : { stopReason }),
+      ...(failure === undefined ? {} : { failure }),
+    });
+    return { record, ...(stopReason === undefined ? {} : { stopReason }) };
+  }
+
+  /** The agent's own record of the attempt, if there is one that can be used. */
+  #saidRecord(settled: Settled | undefined): TurnRecord | undefined {
+    try {
+      const said: unknown = settled !== undefined && "record" in settled ? settled.record : this.#agent?.pendingTurn;
+      const parsed = isBuilt(said) ? said : TurnRecord.safeParse(said).data;
+      return parsed;
+    } catch {
+      return undefined;
+    }
+  }
+
+  #ownEnding(settled: Settled | undefined, said: TurnRecord | undefined): Ending {
+    if (settled === undefined) return crash("the agent did not end");
+    if (said === undefined) {
+      return "thrown" in settled ? endingOfThrown(settled.thrown) : crash("communicate gave no valid record");
+    }
+    const { status, crashed, crashReason: reason, failure } = said;
+    const ownReason = this.#gate.said?.stopReason ?? (status === "completed" ? undefined : this.#monitor.answer);
+    return { status, crashed, crashReason: reason, failure, stopReason: ownReason };
+  }
+
+  /** Ends what the agent keeps; after this none of its processes is alive, as far as it can see to that. */
+  async #dispose(settled: Settled | undefined): Promise<void> {
+    const agent = this.#agent;
+    if (agent === undefined) return;
+    const well = this.#killed === undefined && settled !== undefined && "record" in settled;
+    if (well && (await this.#bounded(() => agent.stop()))) return;
+    try {
+      agent.discardPendingTurn();
+    } catch {
+      // one instance per attempt: nobody asks it again
+    }
+    this.#killSync();
+    await this.#bounded(() => agent.kill());
+  }
+
+  async #bounded(work: () => Promise<void>): Promise<boolean> {
+    try {
+      return (await within(this.#clock, DISPOSE_MS, Promise.resolve(work()))) !== TIME_OVER;
+    } catch {
+      return false;
+    }
+  }
+}
+
+function isBuilt(value: unknown): value is TurnRecord {
+  return typeof value === "object" && value !== null && EventCollector.hasBuilt(value as TurnRecord);
+}
+
+function crash(text: string): Ending {
+  return { status: "crashed", crashed: true, crashReason: text, failure: normalizeThrown(text) };
+}
+
+function endingOfThrown(thrown: unknown): Ending {
+  const failure = normalizeThrown(thrown);
+  if (failure.code === "timeout") {
+    return {
+      status: "timeout",
+      crashed: true,
+      crashReason: crashReason(failure.message),
+      failure,
+      stopReason: "deadline",
+    };
+  }
+  if (failure.code !== "agent_crash") return { status: "failed", crashed: false, failure };
+  return { status: "crashed", crashed: true, crashReason: crashReason(messageOf(thrown)), failure };
+}

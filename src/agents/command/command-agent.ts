@@ -1,0 +1,103 @@
+import { resolve } from "node:path";
+import { Agent, type StartOptions, type TurnAnswer } from "../../agent/agent.ts";
+import type { AgentSpec } from "../../agent/agent-spec.ts";
+import type { JsonObject } from "../../domain/json.ts";
+import type { AgentTurn } from "../../agent/ongoing-turn.ts";
+import type { ProcessHost } from "../../process/process-host.ts";
+import { markText } from "../../process/mark.ts";
+import type { CommandConfig } from "./command-config.ts";
+import { ProgramRun, type RunReport } from "./program-run.ts";
+
+export interface CommandDeps {
+  readonly processes: ProcessHost;
+  /** The config's folder. */
+  readonly baseDir: string;
+}
+
+interface CommandSetup extends CommandDeps {
+  readonly command: CommandConfig;
+}
+
+/** An agent that runs a program for each attempt. */
+export class CommandAgent extends Agent<CommandSetup> {
+  #run: ProgramRun | undefined;
+  #report: RunReport | undefined;
+
+  override start(options: StartOptions): Promise<void> {
+    const { processes, command } = this.config;
+    return super.start({ ...options, env: { ...processes.allowedEnv(command.env), ...options.env } });
+  }
+
+  override killSync(): void {
+    this.#run?.killSync();
+    super.killSync();
+  }
+
+  override getEnvironmentInfo(): JsonObject {
+    const report = this.#report ?? this.#run?.report();
+    return { program: this.config.command.command[0] ?? "", ...report };
+  }
+
+  protected override async takeTurn(turn: AgentTurn): Promise<TurnAnswer> {
+    const { processes, command, baseDir } = this.config;
+    const run = new ProgramRun({
+      processes,
+      command: commandLine(command, baseDir),
+      cwd: resolve(baseDir, command.cwd ?? "."),
+      env: this.environment,
+      mark: this.#mark(),
+      output: command.output,
+      request: this.#request(turn),
+      keepInputOpen: command.stop === "stdin",
+      limits: { ...this.init.limits, ...(turn.timeoutMs === undefined ? {} : { timeoutMs: turn.timeoutMs }) },
+      turn,
+      markStopped: (reason) => this.markStopped(reason),
+    });
+    this.#run = run;
+    try {
+      return await run.finish();
+    } finally {
+      this.#report = run.report();
+    }
+  }
+
+  /** The line that the program gets on its stdin. The target of the turn is never in it. */
+  #request(turn: AgentTurn): string {
+    const { attempt, iteration, idempotencyKey, limits, options, metadata } = this.init;
+    return JSON.stringify({
+      turn: this.init.turn,
+      attempt,
+      iteration,
+      idempotencyKey,
+      input: turn.input,
+      history: turn.history,
+      limits,
+      options,
+      ...(this.config.command.metadata === true && metadata !== undefined ? { metadata } : {}),
+    });
+  }
+
+  #mark(): string {
+    if (this.init.mark !== "") return this.init.mark;
+    return markText({ ...this.config.processes.place, lane: this.name, turn: this.init.turn, attempt: this.init.attempt });
+  }
+}
+
+/** A relative program with a `/` in it is one of the config's folder, wherever it runs. */
+function commandLine(command: CommandConfig, baseDir: string): string[] {
+  const [program = "", ...args] = command.command;
+  return [program.includes("/") ? resolve(baseDir, program) : program, ...args];
+}
+
+/** The agent that a `command` entry of the config describes. */
+export function commandAgent(name: string, command: CommandConfig, deps: CommandDeps): AgentSpec {
+  return {
+    name,
+    lane: command.lane ?? name,
+    kind: "command",
+    abilities: { cooperativeStop: command.stop === "stdin", announcesCalls: false, enforces: [] },
+    limits: command.limits,
+    retry: command.retry,
+    create: (init) => new CommandAgent({ ...init, name, config: { ...deps, command } }),
+  };
+}

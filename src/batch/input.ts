@@ -1,0 +1,176 @@
+import { TurnqError, messageOf } from "../domain/error.ts";
+import { Id } from "../domain/id.ts";
+import { cutText } from "../domain/text.ts";
+import type { TurnRequest } from "../domain/turn-request.ts";
+import type { CellOptions, CellRequest, Sample } from "./cells.ts";
+import { cellsOf, checkCellOptions, readSample } from "./cells.ts";
+import { parseExactly } from "./exact-json.ts";
+import { readLines } from "./lines.ts";
+import type { Line } from "./lines.ts";
+import { problemText } from "./problem.ts";
+import type { LineProblem, Problem } from "./problem.ts";
+import { SeenIds } from "./seen.ts";
+
+/** Gives the bytes of the input from the start, as often as it is called. */
+export type OpenInput = () => AsyncIterable<Uint8Array>;
+
+/** What a check of a whole input found. */
+export interface InputReport {
+  /** Lines read, blank ones counted. */
+  readonly lines: number;
+  readonly samples: number;
+  readonly turns: number;
+  /** The first {@link PROBLEMS_SHOWN}. */
+  readonly problems: readonly LineProblem[];
+  /** How many more there are. */
+  readonly more: number;
+}
+
+export const PROBLEMS_SHOWN = 100;
+
+/**
+ * Reads every line once and stores nothing. Throws {@link TurnqError}: `no_turns` when there is
+ * nothing to do, and for options that cannot be right; errors of the source as they are. Memory is
+ * bounded but for the ids, about 100 bytes for a line that has one.
+ */
+export async function checkInput(open: OpenInput, options: CellOptions): Promise<InputReport> {
+  checkCellOptions(options);
+  const problems: LineProblem[] = [];
+  let [lines, samples, turns, more] = [0, 0, 0, 0];
+  for await (const item of samplesOf(entriesOf(open()), options)) {
+    lines = item.line;
+    if (item.problems !== undefined) {
+      for (const problem of item.problems) {
+        if (problems.length < PROBLEMS_SHOWN) problems.push({ line: item.line, ...problem });
+        else more += 1;
+      }
+    } else if (item.requests.length > 0) {
+      samples += 1;
+      turns += item.requests.length * options.epochs;
+    }
+  }
+  if (problems.length === 0 && turns === 0) throw noTurns(options);
+  return { lines, samples, turns, problems, more };
+}
+
+function noTurns(options: CellOptions): TurnqError {
+  const why = options.sample === undefined ? "" : `: no line has the sample "${cutText(options.sample, 200)}"`;
+  return new TurnqError("no_turns", `no turns${why}`);
+}
+
+/** What to print about the problems of an input: a line for each, and how many more there are. */
+export function problemLines(report: Pick<InputReport, "problems" | "more">): string[] {
+  const shown = report.problems.map((problem) => problemText(problem));
+  return report.more === 0 ? shown : [...shown, `and ${report.more} more`];
+}
+
+/**
+ * The turns of an input that {@link checkInput} found nothing wrong with, as they are read. Throws
+ * {@link TurnqError} `invalid_input` at a line that is wrong now: the file has changed.
+ */
+export async function* requestsOf(open: OpenInput, options: CellOptions): AsyncGenerator<CellRequest, void, undefined> {
+  checkCellOptions(options);
+  yield* cellsOrThrow(samplesOf(entriesOf(open()), options), options, "line");
+}
+
+/**
+ * The turns of a program's objects (each a request without its batch), checked one by one as they
+ * come. Throws {@link TurnqError} `invalid_input` at the first that is wrong; those before it have been given.
+ */
+export async function* requestsOfObjects(
+  objects: AsyncIterable<unknown> | Iterable<unknown>,
+  options: CellOptions,
+): AsyncGenerator<CellRequest, void, undefined> {
+  checkCellOptions(options);
+  yield* cellsOrThrow(samplesOf(numbered(objects), options), options, "item");
+}
+
+async function* cellsOrThrow(
+  items: AsyncIterable<Item>,
+  options: CellOptions,
+  unit: string,
+): AsyncGenerator<CellRequest, void, undefined> {
+  for await (const item of items) {
+    if (item.problems === undefined) yield* cellsOf(item.id, item.requests, options);
+    else {
+      const texts = item.problems.map((problem) => problemText({ line: item.line, ...problem }, unit));
+      throw new TurnqError("invalid_input", texts.join("; "), { details: { line: item.line } });
+    }
+  }
+}
+
+/** A value of the input, or why there is none. `text` is the line that it was parsed from. */
+type Entry =
+  | { readonly number: number; readonly value: unknown; readonly text?: string | undefined; readonly problem?: undefined }
+  | { readonly number: number; readonly problem: string };
+
+async function* entriesOf(source: AsyncIterable<Uint8Array>): AsyncGenerator<Entry, void, undefined> {
+  for await (const line of readLines(source)) yield line.problem === undefined ? parseLine(line) : line;
+}
+
+function parseLine(line: Extract<Line, { text: string }>): Entry {
+  const { number, text } = line;
+  try {
+    return { number, text, value: parseExactly(text) };
+  } catch (error) {
+    return { number, problem: `is not valid JSON: ${cutText(messageOf(error), 200)}` };
+  }
+}
+
+async function* numbered(objects: AsyncIterable<unknown> | Iterable<unknown>): AsyncGenerator<Entry, void, undefined> {
+  let number = 0;
+  for await (const value of objects) yield { number: (number += 1), value };
+}
+
+type Item =
+  | { readonly line: number; readonly id: string; readonly requests: readonly TurnRequest[]; readonly problems?: undefined }
+  | { readonly line: number; readonly problems: readonly Problem[] };
+
+/** The samples that were asked for, and whatever is wrong with any line that was read. */
+async function* samplesOf(entries: AsyncIterable<Entry>, options: CellOptions): AsyncGenerator<Item, void, undefined> {
+  const seen = new SeenIds();
+  const lanes = new Map<string, { lane: string; line: number }>();
+  let left = options.limit ?? Number.POSITIVE_INFINITY;
+  for await (const entry of entries) {
+    const line = entry.number;
+    if (entry.problem !== undefined) {
+      yield { line, problems: [{ message: entry.problem }] };
+      continue;
+    }
+    const sample = readSample(entry.value, line, options, entry.text);
+    const problems = [...(sample.problems ?? []), ...clashes(sample, line, seen), ...laneClashes(sample, line, lanes, options)];
+    if (problems.length > 0 || sample.problems !== undefined) yield { line, problems };
+    else if (options.sample === undefined || options.sample === sample.id) {
+      yield { line, id: sample.id, requests: sample.requests };
+      left -= 1;
+    } else yield { line, id: sample.id, requests: [] };
+    if (left <= 0) return;
+  }
+}
+
+function clashes(sample: Sample, line: number, seen: SeenIds): Problem[] {
+  if (sample.id === undefined || !Id.safeParse(sample.id).success) return [];
+  const earlier = seen.add(sample.id, line, sample.id !== String(line));
+  if (earlier === undefined) return [];
+  return [{ field: "id", message: `the id "${sample.id}" is already on line ${earlier}` }];
+}
+
+/** A session's turns run in order, which only one lane can keep. */
+function laneClashes(
+  sample: Sample,
+  line: number,
+  lanes: Map<string, { lane: string; line: number }>,
+  options: CellOptions,
+): Problem[] {
+  for (const request of sample.requests ?? []) {
+    const lane = options.directory.lane?.(request.agent, request);
+    if (request.session === undefined || lane === undefined) continue;
+    const bound = lanes.get(request.session);
+    if (bound === undefined) lanes.set(request.session, { lane, line });
+    else if (bound.lane !== lane) {
+      const message = `the session "${request.session}" is on lane "${bound.lane}" (line ${bound.line}) and cannot be on "${lane}" too`;
+      return [{ field: "session", message }];
+    }
+  }
+  return [];
+}

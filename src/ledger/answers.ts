@@ -1,0 +1,87 @@
+import { decode } from "./codec.ts";
+import type { Begun, ClosedAttempt, TurnFacts } from "./ledger.ts";
+import type { Message } from "../domain/message.ts";
+import type { Usage } from "../domain/usage.ts";
+
+/** A reply of a script: bytes, numbers and lists of them. */
+type Reply = Buffer | number | null | Reply[];
+
+function text(reply: Reply | undefined): string {
+  return Buffer.isBuffer(reply) ? reply.toString("utf8") : String(reply ?? "");
+}
+
+function list(reply: Reply | undefined): Reply[] {
+  return Array.isArray(reply) ? reply : [];
+}
+
+/** Reads what begin answered. Throws `corrupt` when a stored value cannot be read. */
+export function begunOf(turn: string, answer: unknown): Begun {
+  const [kind, ...rest] = list(answer as Reply);
+  switch (text(kind)) {
+    case "stray":
+    case "nolock":
+      return { kind: text(kind) as "stray" | "nolock" };
+    case "settled":
+      return { kind: "settled", generation: Number(rest[0]) };
+    case "wait":
+      return { kind: "wait", ms: Number(rest[0]) };
+    case "park":
+      return { kind: "park", session: text(rest[0]) };
+    case "lost":
+      return { kind: "lost", attempt: Number(rest[0]), announces: text(rest[1]) === "1" };
+    case "run":
+      return run(turn, rest);
+    default:
+      throw new Error(`begin answered ${text(kind)}`);
+  }
+}
+
+function run(turn: string, rest: Reply[]): Begun {
+  const [attempt, ...facts] = rest;
+  const [request, attempts, iteration, messages] = facts.slice(8);
+  if (!Buffer.isBuffer(request)) throw new Error(`turn ${turn} has no request`);
+  return {
+    kind: "run",
+    attempt: Number(attempt),
+    facts: factsOf(turn, facts.slice(0, 8).map(text), request, list(attempts).map(text)),
+    iteration: Number(iteration),
+    history: list(messages).flatMap((bytes): Message[] =>
+      Buffer.isBuffer(bytes) ? decode("messages", bytes, `the session of turn ${turn}`).messages : [],
+    ),
+  };
+}
+
+/**
+ * The facts from the row's fields (generation, firstAttempt, spent, crashes, seq, rev, submittedAt,
+ * startedAt), the stored request, and the hash of attempts as a flat list.
+ */
+export function factsOf(turn: string, row: readonly (string | null)[], request: Buffer, attempts: readonly string[]): TurnFacts {
+  const [generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt] = row.map(Number);
+  return {
+    request: decode("request", request, `turn ${turn}`),
+    generation: generation ?? 1,
+    firstAttempt: firstAttempt ?? 1,
+    spent: spent ?? 0,
+    crashes: crashes ?? 0,
+    seq: seq ?? 0,
+    rev: rev ?? 0,
+    submittedAt: submittedAt ?? 0,
+    startedAt: startedAt ?? 0,
+    attempts: closedAttempts(attempts),
+  };
+}
+
+/** Closed attempts of a turn from its hash (field, value, field, value …), in order. */
+export function closedAttempts(flat: readonly string[]): ClosedAttempt[] {
+  const fields = new Map<string, string>();
+  for (let i = 0; i + 1 < flat.length; i += 2) fields.set(flat[i] ?? "", flat[i + 1] ?? "");
+  const closed: ClosedAttempt[] = [];
+  for (const [field, value] of fields) {
+    // Only a closed attempt has `N:by`; an open one holds no more than who runs it.
+    if (field.includes(":") || !fields.has(`${field}:by`)) continue;
+    const summary = JSON.parse(value) as ClosedAttempt;
+    const late = fields.get(`${field}:late`);
+    closed.push(late === undefined ? summary : { ...summary, late: JSON.parse(late) as Usage });
+  }
+  return closed.toSorted((a, b) => a.attempt - b.attempt);
+}

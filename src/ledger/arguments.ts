@@ -1,0 +1,68 @@
+import { encode } from "./codec.ts";
+import { jobId } from "./keys.ts";
+import type { AttemptClose, AttemptSettle, NewTurn } from "./ledger.ts";
+import { textOf } from "../domain/message.ts";
+import { cutText } from "../domain/text.ts";
+import type { TurnEvent } from "../domain/turn-event.ts";
+
+type Argument = string | number | Buffer;
+
+/** How much of an input a list shows, in characters. */
+const PREVIEW_CHARS = 200;
+/** More events than this at a close are flushed before it: a script's arguments are bounded. */
+export const MAX_TAIL_EVENTS = 500;
+
+function attemptArguments(close: AttemptClose): Argument[] {
+  const { turn, attempt, nonce, stored, summary, spends } = close;
+  const seq = stored.events.at(-1)?.seq ?? 0;
+  return [turn, attempt, nonce, encode("attempt", stored), JSON.stringify(summary), JSON.stringify(summary.usage), summary.crashed ? "1" : "0", spends, seq];
+}
+
+function eventArguments(events: readonly TurnEvent[]): Argument[] {
+  return events.slice(-MAX_TAIL_EVENTS).flatMap((event) => [event.seq, JSON.stringify(event)]);
+}
+
+/** ARGV of the script close. */
+export function closeArguments(close: AttemptClose, next: { readonly state: string; readonly afterMs: number }): Argument[] {
+  return [...attemptArguments(close), next.state, next.afterMs, ...eventArguments(close.tail)];
+}
+
+/** ARGV of the script settle. */
+export function settleArguments(settle: AttemptSettle, channel: string): Argument[] {
+  const { rev, result, outcome, status, sessionMessages } = settle;
+  const score = result.score ?? null;
+  return [
+    ...attemptArguments(settle),
+    rev,
+    encode("result", result),
+    outcome,
+    status,
+    score === null ? "0" : "1",
+    score?.passed === true ? "1" : "0",
+    sessionMessages === undefined ? "" : encode("messages", { v: 1, messages: [...sessionMessages] }),
+    JSON.stringify(result.usage),
+    channel,
+    ...eventArguments(settle.tail),
+  ];
+}
+
+/** ARGV of the script submit. */
+export function submitArguments(nonce: string, turns: readonly NewTurn[]): Argument[] {
+  const args: Argument[] = [nonce];
+  for (const { request, hash } of turns) {
+    args.push(
+      request.id,
+      hash,
+      encode("request", request),
+      jobId(request.id),
+      request.agent,
+      request.session ?? "",
+      request.batch?.id ?? "",
+      request.batch?.sample ?? "",
+      request.batch?.epoch ?? "",
+      cutText(textOf(request.input), PREVIEW_CHARS),
+      request.labels === undefined ? "" : JSON.stringify(request.labels),
+    );
+  }
+  return args;
+}

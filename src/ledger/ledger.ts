@@ -1,0 +1,177 @@
+import type { AttemptSummary } from "../domain/turn-result.ts";
+import type { Message } from "../domain/message.ts";
+import type { Outcome, TurnResult, TurnStatus } from "../domain/turn-result.ts";
+import type { Spends } from "../domain/failure.ts";
+import type { StoredAttempt } from "./codec.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import type { TurnEvent } from "../domain/turn-event.ts";
+import type { TurnState } from "../domain/lifecycle.ts";
+import type { Usage } from "../domain/usage.ts";
+
+/** How a worker's job of a turn reached it: what tells one delivery from another. */
+export interface Delivery {
+  readonly turn: string;
+  readonly job: string;
+  readonly token: string;
+  readonly attemptsStarted: number;
+}
+
+/** What earlier attempts of a turn left, and the request: all that an attempt and its Result are built from. */
+export interface TurnFacts {
+  readonly request: StoredRequest;
+  readonly generation: number;
+  /** Number of this generation's first attempt. */
+  readonly firstAttempt: number;
+  /** Attempts and crashes that this generation has spent. */
+  readonly spent: number;
+  readonly crashes: number;
+  /** Seq of the last event of the attempts before. */
+  readonly seq: number;
+  /** Changes whenever something is booked that a Result must hold. */
+  readonly rev: number;
+  readonly submittedAt: number;
+  /** Start of this generation's first attempt. */
+  readonly startedAt: number;
+  /** Closed attempts over all generations, in order. */
+  readonly attempts: readonly ClosedAttempt[];
+}
+
+export interface ClosedAttempt extends AttemptSummary {
+  readonly crashed: boolean;
+  /** Steps and tool calls, for limits that count over attempts. */
+  readonly steps: number;
+  /** Spend that a stale attempt reported after it was closed. */
+  readonly late?: Usage | undefined;
+}
+
+/** An attempt that is open. */
+export interface OpenedAttempt {
+  readonly worker: string;
+  readonly startedAt: number;
+  readonly iteration: number;
+}
+
+/** The answer of begin. */
+export type Begun =
+  | { readonly kind: "stray" | "nolock" }
+  | { readonly kind: "settled"; readonly generation: number }
+  | { readonly kind: "wait"; readonly ms: number }
+  | { readonly kind: "park"; readonly session: string }
+  | { readonly kind: "lost"; readonly attempt: number; readonly announces: boolean }
+  | {
+      readonly kind: "run";
+      readonly attempt: number;
+      readonly facts: TurnFacts;
+      readonly iteration: number;
+      readonly history: readonly Message[];
+    };
+
+/** An attempt as it is closed. */
+export interface AttemptClose {
+  readonly turn: string;
+  readonly attempt: number;
+  /** Random per close: a resend is told from a rival by it. */
+  readonly nonce: string;
+  readonly stored: StoredAttempt;
+  readonly summary: ClosedAttempt;
+  readonly spends: Spends;
+  /** The last events, for those who watch the stream; all of them are in `stored`. */
+  readonly tail: readonly TurnEvent[];
+}
+
+export interface AttemptSettle extends AttemptClose {
+  readonly rev: number;
+  readonly result: TurnResult;
+  readonly outcome: Outcome;
+  readonly status: TurnStatus;
+  /** What the session's next turn will see of this one; undefined leaves the session as it was. */
+  readonly sessionMessages?: readonly Message[] | undefined;
+}
+
+/** One row of a submit. */
+export interface NewTurn {
+  readonly request: StoredRequest;
+  readonly hash: string;
+}
+export type Stored = "stored" | "duplicate" | "conflict";
+
+/** A turn as lists show it. */
+export interface TurnRow {
+  readonly id: string;
+  readonly lane: string;
+  readonly agent: string;
+  readonly state: TurnState;
+  readonly generation: number;
+  readonly attempt: number;
+  readonly job: string;
+  readonly hash: string;
+  readonly preview: string;
+  readonly session?: string | undefined;
+  readonly batch?: string | undefined;
+  readonly sample?: string | undefined;
+  readonly epoch?: number | undefined;
+  readonly worker?: string | undefined;
+  readonly outcome?: Outcome | undefined;
+  readonly status?: TurnStatus | undefined;
+  readonly usage?: Usage | undefined;
+  readonly submittedAt: number;
+  readonly startedAt?: number | undefined;
+  readonly settledAt?: number | undefined;
+  /** Start of the next attempt, in state delayed. */
+  readonly nextAt?: number | undefined;
+}
+
+/** A batch's counts in one lane, or over lanes. */
+export interface BatchCounts {
+  readonly turns: number;
+  readonly states: Readonly<Record<TurnState, number>>;
+  readonly outcomes: Readonly<Record<Outcome, number>>;
+  readonly attempts: number;
+  readonly crashedAttempts: number;
+  readonly scored: number;
+  readonly passed: number;
+  readonly usage: Usage;
+}
+
+/** Settled turns of a batch after a place; `next` is the place to go on from. */
+export interface SettledPage {
+  readonly turns: readonly string[];
+  readonly next: number;
+}
+
+/**
+ * Everything stored about turns beside BullMQ, of one lane. Methods answer when Redis has; the
+ * scripts behind them give the same state and answer when they are executed twice.
+ */
+export interface LaneLedger {
+  readonly lane: string;
+  begin(delivery: Delivery, worker: string, announces: boolean): Promise<Begun>;
+  /** The facts anew, after settle answered `changed`. */
+  facts(turn: string): Promise<TurnFacts>;
+  /** Which of these attempts are no longer current. */
+  renew(open: readonly { readonly turn: string; readonly attempt: number }[]): Promise<readonly { readonly turn: string; readonly attempt: number }[]>;
+  /** False when the attempt is no longer current. */
+  append(turn: string, attempt: number, events: readonly TurnEvent[]): Promise<boolean>;
+  close(close: AttemptClose, next: { readonly state: "delayed" | "waiting"; readonly afterMs: number }): Promise<"closed" | "stale">;
+  settle(settle: AttemptSettle): Promise<"settled" | "stale" | "changed">;
+  /** True when the usage beyond what was booked is now booked. */
+  bookLate(turn: string, attempt: number, beyond: Usage): Promise<boolean>;
+  wake(sessions: readonly string[]): Promise<void>;
+  openGeneration(turn: string, generation: number, nonce: string): Promise<{ readonly kind: "opened" | "open"; readonly generation: number } | { readonly kind: "missing" }>;
+
+  row(turn: string): Promise<TurnRow | undefined>;
+  rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]>;
+  request(turn: string): Promise<StoredRequest | undefined>;
+  result(turn: string, generation: number): Promise<TurnResult | undefined>;
+  results(turns: readonly { readonly turn: string; readonly generation: number }[]): Promise<readonly (TurnResult | undefined)[]>;
+  attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined>;
+  /** Who began an attempt that is open, when, and as which iteration of its session. */
+  opened(turn: string, attempt: number): Promise<OpenedAttempt | undefined>;
+  /** At most 1000 events in the stream of an attempt after a seq; undefined when there is no stream. */
+  events(turn: string, attempt: number, after: number): Promise<readonly TurnEvent[] | undefined>;
+  batchCounts(batch: string): Promise<BatchCounts | undefined>;
+  batchTurns(batch: string, after: number, limit: number): Promise<SettledPage>;
+  batchSettled(batch: string, after: number, limit: number): Promise<SettledPage>;
+  /** Open attempts whose lease has ended: turns of workers that are away. */
+  overdue(): Promise<number>;
+}

@@ -1,0 +1,172 @@
+import type { Redis } from "ioredis";
+import { decode, encode } from "./codec.ts";
+import { LEASE_MS, MAX_RENEWAL_GAP_MS, OUTAGE_GRACE_MS } from "./lease-settings.ts";
+import { jobId, laneKey, laneTag, settledChannel } from "./keys.ts";
+import { begunOf, factsOf } from "./answers.ts";
+import { closeArguments, settleArguments } from "./arguments.ts";
+import { batchCountsOf, rowOf } from "./rows.ts";
+import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
+import type { AttemptClose, AttemptSettle, Begun, Delivery, LaneLedger, OpenedAttempt, SettledPage, TurnFacts, TurnRow } from "./ledger.ts";
+import type { StoredAttempt } from "./codec.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import { TurnEvent } from "../domain/turn-event.ts";
+import type { TurnResult } from "../domain/turn-result.ts";
+import { TurnqError } from "../domain/error.ts";
+import type { Usage } from "../domain/usage.ts";
+
+/** An argument of a script. */
+export type Argument = string | number | Buffer;
+type Command = (...args: Argument[]) => Promise<unknown>;
+
+/** The Redis implementation of {@link LaneLedger}. It does not own the connection. */
+export function redisLedger(redis: Redis, lane: string): LaneLedger {
+  defineScripts(redis);
+  return new RedisLaneLedger(redis, lane);
+}
+
+class RedisLaneLedger implements LaneLedger {
+  readonly lane: string;
+  readonly #redis: Redis;
+
+  constructor(redis: Redis, lane: string) {
+    this.#redis = redis;
+    this.lane = lane;
+  }
+
+  #run(name: ScriptName, args: readonly Argument[], asBuffers = false): Promise<unknown> {
+    const command = `${commandOf(name)}${asBuffers ? "Buffer" : ""}`;
+    const script: Command = Reflect.get(this.#redis, command);
+    return script.call(this.#redis, laneTag(this.lane), ...args);
+  }
+
+  #key(kind: Parameters<typeof laneKey>[1], ...parts: (string | number)[]): string {
+    return laneKey(this.lane, kind, ...parts);
+  }
+
+  async begin(delivery: Delivery, worker: string, announces: boolean): Promise<Begun> {
+    const { turn, job, token, attemptsStarted } = delivery;
+    const args = [turn, job, token, attemptsStarted, worker, LEASE_MS, announces ? "1" : "0"];
+    return begunOf(turn, await this.#run("begin", args, true));
+  }
+
+  async facts(turn: string): Promise<TurnFacts> {
+    const names = ["generation", "firstAttempt", "spent", "crashes", "seq", "rev", "submittedAt", "startedAt"] as const;
+    const [row, request, attempts] = await Promise.all([
+      this.#redis.hmget(this.#key("row", turn), ...names),
+      this.#redis.getBuffer(this.#key("request", turn)),
+      this.#redis.hgetall(this.#key("attempts", turn)),
+    ]);
+    if (request === null) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${turn}` });
+    return factsOf(turn, row, request, Object.entries(attempts).flat());
+  }
+
+  async renew(open: readonly { readonly turn: string; readonly attempt: number }[]) {
+    const pairs = open.flatMap(({ turn, attempt }) => [turn, attempt]);
+    const lost = (await this.#run("renew", [LEASE_MS, MAX_RENEWAL_GAP_MS, OUTAGE_GRACE_MS, ...pairs])) as number[];
+    return lost.flatMap((place) => open[place - 1] ?? []);
+  }
+
+  async append(turn: string, attempt: number, events: readonly TurnEvent[]): Promise<boolean> {
+    const args = events.flatMap((event) => [event.seq, JSON.stringify(event)]);
+    return (await this.#run("append", [turn, attempt, ...args])) === 1;
+  }
+
+  async close(close: AttemptClose, next: { readonly state: "delayed" | "waiting"; readonly afterMs: number }) {
+    return (await this.#run("close", closeArguments(close, next))) as "closed" | "stale";
+  }
+
+  async settle(settle: AttemptSettle) {
+    return (await this.#run("settle", settleArguments(settle, settledChannel(this.lane)))) as "settled" | "stale" | "changed";
+  }
+
+  async bookLate(turn: string, attempt: number, beyond: Usage): Promise<boolean> {
+    return (await this.#run("late", [turn, attempt, JSON.stringify(beyond)])) === 1;
+  }
+
+  async wake(sessions: readonly string[]): Promise<void> {
+    await this.#run("wake", sessions);
+  }
+
+  async openGeneration(turn: string, generation: number, nonce: string) {
+    const answer = (await this.#run("retry", [turn, generation, jobId(turn, generation + 1), nonce])) as [string, number?];
+    if (answer[0] === "missing") return { kind: "missing" } as const;
+    return { kind: answer[0] === "opened" ? "opened" : "open", generation: Number(answer[1]) } as const;
+  }
+
+  async row(turn: string): Promise<TurnRow | undefined> {
+    return rowOf(this.lane, turn, await this.#redis.hgetall(this.#key("row", turn)));
+  }
+
+  async rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]> {
+    const pipeline = this.#redis.pipeline();
+    for (const turn of turns) pipeline.hgetall(this.#key("row", turn));
+    const replies = (await pipeline.exec()) ?? [];
+    return turns.map((turn, i) => {
+      const [error, fields] = replies[i] ?? [new Error("no reply")];
+      if (error !== null) throw error;
+      return rowOf(this.lane, turn, fields as Record<string, string>);
+    });
+  }
+
+  async request(turn: string): Promise<StoredRequest | undefined> {
+    const bytes = await this.#redis.getBuffer(this.#key("request", turn));
+    return bytes === null ? undefined : decode("request", bytes, `turn ${turn}`);
+  }
+
+  async result(turn: string, generation: number): Promise<TurnResult | undefined> {
+    const [result] = await this.results([{ turn, generation }]);
+    return result;
+  }
+
+  async results(turns: readonly { readonly turn: string; readonly generation: number }[]) {
+    if (turns.length === 0) return [];
+    const keys = turns.map(({ turn, generation }) => this.#key("result", turn, generation));
+    const found = await this.#redis.mgetBuffer(...keys);
+    return turns.map(({ turn }, i) => {
+      const bytes = found[i];
+      return bytes === null || bytes === undefined ? undefined : decode("result", bytes, `turn ${turn}`);
+    });
+  }
+
+  async attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined> {
+    const bytes = await this.#redis.getBuffer(this.#key("record", turn, attempt));
+    return bytes === null ? undefined : decode("attempt", bytes, `turn ${turn}, attempt ${attempt}`);
+  }
+
+  async opened(turn: string, attempt: number): Promise<OpenedAttempt | undefined> {
+    const json = await this.#redis.hget(this.#key("attempts", turn), String(attempt));
+    if (json === null) return undefined;
+    return JSON.parse(json) as OpenedAttempt;
+  }
+
+  async events(turn: string, attempt: number, after: number): Promise<readonly TurnEvent[] | undefined> {
+    const key = this.#key("events", turn, attempt);
+    const entries = await this.#redis.xrange(key, `${after + 1}-0`, "+", "COUNT", 1000);
+    if (entries.length === 0 && (await this.#redis.exists(key)) === 0) return undefined;
+    return entries.map(([, fields]) => TurnEvent.parse(JSON.parse(fields[1] ?? "null")));
+  }
+
+  async batchCounts(batch: string) {
+    return batchCountsOf(await this.#redis.hgetall(this.#key("batch", batch)));
+  }
+
+  batchTurns(batch: string, after: number, limit: number): Promise<SettledPage> {
+    return this.#page(this.#key("batchTurns", batch), after, limit);
+  }
+
+  batchSettled(batch: string, after: number, limit: number): Promise<SettledPage> {
+    return this.#page(this.#key("batchSettled", batch), after, limit);
+  }
+
+  async #page(key: string, after: number, limit: number): Promise<SettledPage> {
+    const pairs = await this.#redis.zrange(key, `(${after}`, "+inf", "BYSCORE", "LIMIT", 0, limit, "WITHSCORES");
+    const turns = pairs.filter((_, i) => i % 2 === 0);
+    return { turns, next: turns.length === 0 ? after : Number(pairs.at(-1)) };
+  }
+
+  async overdue(): Promise<number> {
+    const [seconds, micros] = await this.#redis.time();
+    const now = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+    return this.#redis.zcount(this.#key("leases"), "-inf", now);
+  }
+}

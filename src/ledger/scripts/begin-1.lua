@@ -1,0 +1,57 @@
+-- Decides what a delivery of a turn's job leads to, and opens the attempt.
+-- KEYS: 1 the lane's tag
+-- ARGV: 1 turn, 2 job, 3 lock token, 4 attemptsStarted as delivered, 5 worker, 6 lease in ms,
+--       7 "1" when the agent announces its calls
+-- Answer: {"stray"}           there is no such turn, or its current job is another one
+--         {"nolock"}          this delivery is not the job's current one
+--         {"settled", generation}
+--         {"wait", ms}        another attempt may be alive
+--         {"park", session}   an earlier turn of the session is not settled
+--         {"lost", attempt, announces}  the open attempt's lease has ended: close it as lost, begin again
+--         {"run", attempt, generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt,
+--          request, {attempt, summary, …}, iteration, {messages, …}}
+-- Errors: none of its own
+-- Twice: the same delivery gets the same answer while its attempt is open.
+--- include turns
+--- include sessions
+--- include generations
+local id, job, token, started, worker = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local row = read_row(id, "state", "job", "open", "attempt", "generation", "session", "batch")
+if row.state == "" then return {"stray"} end
+if rcall("GET", BULL .. job .. ":lock") ~= token or rcall("HGET", BULL .. job, "ats") ~= started then return {"nolock"} end
+if row.job ~= job then return {"stray"} end
+
+local now = now_ms()
+local delivery = token .. ":" .. started
+if row.state == "settled" then
+  -- Only a job whose finish BullMQ was told and that comes again was retried by a person.
+  if rcall("HGET", BULL .. job, "told") ~= row.generation then return {"settled", tonumber(row.generation)} end
+  local _, state = open_generation(id, job, now)
+  row.state = state
+end
+
+local attempt = tonumber(row.attempt)
+if row.open ~= "" and row.open ~= delivery then
+  local lane = rcall("HMGET", K_LANE, "renewedAt", "graceUntil")
+  if now - (tonumber(lane[1]) or 0) > 3000 or now < (tonumber(lane[2]) or 0) then return {"wait", 1000} end
+  local lease = tonumber(rcall("ZSCORE", K_LEASES, id .. "#" .. row.attempt)) or 0
+  if lease > now then return {"wait", lease - now + 50} end
+  return {"lost", attempt, rcall("HGET", K_ROW .. id, "announces") or "0"}
+end
+if row.session ~= "" and not is_head(row.session, id) then return {"park", row.session} end
+
+local iteration = 1
+if row.session ~= "" then iteration = (tonumber(rcall("HGET", K_SESSION .. row.session, "iteration")) or 0) + 1 end
+if row.open == "" then
+  attempt = attempt + 1
+  rcall("HSET", K_ROW .. id, "attempt", attempt, "open", delivery, "worker", worker, "announces", ARGV[7])
+  rcall("HSETNX", K_ROW .. id, "startedAt", now)
+  rcall("HSET", K_ATTEMPTS .. id, attempt, cjson.encode({attempt = attempt, worker = worker, startedAt = now, iteration = iteration}))
+  rcall("ZADD", K_LEASES, now + tonumber(ARGV[6]), id .. "#" .. attempt)
+  set_state(id, row.batch, row.state, "running", now)
+end
+local facts = read_row(id, "generation", "firstAttempt", "spent", "crashes", "seq", "rev", "submittedAt", "startedAt")
+local messages = {}
+if row.session ~= "" then messages = rcall("LRANGE", K_MESSAGES .. row.session, 0, -1) end
+return {"run", attempt, facts.generation, facts.firstAttempt, facts.spent, facts.crashes, facts.seq, facts.rev,
+  facts.submittedAt, facts.startedAt, rcall("GET", K_REQUEST .. id), rcall("HGETALL", K_ATTEMPTS .. id), iteration, messages}

@@ -1,0 +1,37 @@
+-- Stores the rows and requests of one chunk of turns.
+-- KEYS: 1 the lane's tag
+-- ARGV: 1 nonce of the call, then per turn 11: id, content hash, request, job, agent, session, batch, sample, epoch, preview, labels
+-- Answer: per turn "stored", "duplicate" (same content) or "conflict" (other content)
+-- Errors: none of its own
+-- Twice: the nonce on the row makes a resend answer as the first call did.
+--- include turns
+--- include sessions
+local nonce = ARGV[1]
+local now = now_ms()
+local answers = {}
+for i = 2, #ARGV, 11 do
+  local id, hash, request, job, agent, session, batch, sample, epoch, preview, labels = unpack(ARGV, i, i + 10)
+  local row = read_row(id, "hash", "nonce")
+  if row.hash == "" then
+    local state = "waiting"
+    if session ~= "" then state = join_session(session, id) end
+    rcall("SET", K_REQUEST .. id, request)
+    rcall("HSET", K_ROW .. id, "v", 1, "agent", agent, "hash", hash, "nonce", nonce, "job", job, "session", session,
+      "batch", batch, "sample", sample, "epoch", epoch, "preview", preview, "labels", labels, "generation", 1,
+      "attempt", 0, "firstAttempt", 1, "open", "", "spent", 0, "crashes", 0, "crashed", 0, "seq", 0, "rev", 0,
+      "submittedAt", now)
+    if batch ~= "" then
+      rcall("ZADD", K_BATCHES, "NX", now, batch)
+      rcall("ZADD", K_BATCH_TURNS .. batch, rcall("HINCRBY", K_BATCH .. batch, "turns", 1), id)
+    end
+    set_state(id, batch, "", state, now)
+    answers[#answers + 1] = "stored"
+  elseif row.hash ~= hash then
+    answers[#answers + 1] = "conflict"
+  elseif row.nonce == nonce then
+    answers[#answers + 1] = "stored"
+  else
+    answers[#answers + 1] = "duplicate"
+  end
+end
+return answers

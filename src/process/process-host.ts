@@ -1,0 +1,124 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { setTimeout as pause } from "node:timers/promises";
+import { allowedEnv } from "./allowed-env.ts";
+import { MARK_NAME, type MarkPattern } from "./mark.ts";
+import { ProcessFailure, startFailure } from "./process-failure.ts";
+import { programPath } from "./program-path.ts";
+import { SupervisedProcess } from "./supervised-process.ts";
+import { SupervisorLink } from "./supervisor-link.ts";
+import { sweepMarks } from "./sweep.ts";
+import { Sweeper } from "./sweeper.ts";
+import { failure } from "../domain/failure.ts";
+
+export interface SpawnOptions {
+  /** Program and arguments; the program is looked up on `env.PATH`, a relative path from `cwd`. */
+  readonly command: readonly string[];
+  readonly cwd: string;
+  /** The whole environment, but for the mark. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly mark: string;
+  /** Epoch ms. From then on the supervisor kills it, should the worker not have done so. */
+  readonly deadlineAt?: number | undefined;
+  readonly stdin: "pipe" | "ignore";
+  readonly ipc?: boolean | undefined;
+}
+
+/** Starts the programs of one worker and sees to it that none outlives its attempt or the worker. */
+export interface ProcessHost {
+  /**
+   * Starts a program in a process group of its own.
+   * @throws ProcessFailure when the program or the folder is missing, or the host is closed
+   */
+  spawn(options: SpawnOptions): SupervisedProcess;
+  /** Kills everything of this machine that bears such a mark until none is alive; how many there were. */
+  sweepMark(match: MarkPattern): Promise<number>;
+  /** What an agent program gets of the worker's environment: the usual names and these. */
+  allowedEnv(names?: readonly string[]): Record<string, string>;
+  /** Store and worker, for the marks of processes that belong to no turn. */
+  readonly place: { readonly store: string; readonly worker: string };
+  /** Kills everything that still runs and ends the supervisor. */
+  close(): Promise<void>;
+}
+
+export interface ProcessHostOptions {
+  readonly store: string;
+  /** The worker's id, as {@link workerId} gives it. */
+  readonly worker: string;
+  /** The worker's environment, of which programs get the allowed names. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Said when the supervisor died and is started again. */
+  readonly onSupervisorRestart?: (() => void) | undefined;
+}
+
+/** How long `close` waits for killed processes to be gone. */
+const CLOSE_MS = 3000;
+
+/** The processes of one worker. Nothing is started before the first program is. */
+export function createProcessHost(options: ProcessHostOptions): ProcessHost & { readonly supervisorPid: number | undefined } {
+  const { store, worker, env } = options;
+  const link = new SupervisorLink({ store, worker, onRestart: options.onSupervisorRestart });
+  const spared = (): readonly number[] => (link.pid === undefined ? [] : [link.pid]);
+  const sweeper = new Sweeper(spared);
+  const running = new Set<SupervisedProcess>();
+  let closed: Promise<void> | undefined;
+
+  function start(what: SpawnOptions): SupervisedProcess {
+    const [program = "", ...args] = what.command;
+    if (closed !== undefined) throw new ProcessFailure("closed", failure("internal", "the worker is closing"));
+    const childEnv = { ...what.env, [MARK_NAME]: what.mark };
+    const child = launch(program, args, { ...what, env: childEnv });
+    const watch = child.pid === undefined ? undefined : link.watch({ pid: child.pid, mark: what.mark, deadlineAt: what.deadlineAt });
+    const started = new SupervisedProcess(child, {
+      program,
+      mark: what.mark,
+      spared,
+      sweep: (marks, group) => sweeper.sweep(marks, group),
+      watch: (mark, deadlineAt) => {
+        if (child.pid === undefined) return () => undefined;
+        const id = link.watch({ pid: child.pid, mark, deadlineAt });
+        return () => link.done(id);
+      },
+      ended: () => {
+        running.delete(started);
+        if (watch !== undefined) link.done(watch);
+      },
+    });
+    running.add(started);
+    return started;
+  }
+
+  async function close(): Promise<void> {
+    const all = [...running];
+    for (const process of all) process.kill();
+    await sweepMarks({ store, worker }, spared());
+    // Bounded: a process that is stuck in the kernel ends for nobody.
+    await Promise.race([Promise.all(all.map((process) => process.ended)), pause(CLOSE_MS, undefined, { ref: false })]);
+    await link.close();
+  }
+
+  return {
+    place: { store, worker },
+    spawn: start,
+    sweepMark: (match) => sweepMarks(match, spared()),
+    allowedEnv: (names) => allowedEnv(env, names),
+    close: () => (closed ??= close()),
+    get supervisorPid() {
+      return link.pid;
+    },
+  };
+}
+
+function launch(program: string, args: readonly string[], what: SpawnOptions): ChildProcess {
+  const path = programPath(program, what.cwd, what.env);
+  try {
+    return spawn(path, args, {
+      argv0: program,
+      cwd: what.cwd,
+      env: what.env,
+      detached: true,
+      stdio: [what.stdin, "pipe", "pipe", ...(what.ipc === true ? (["ipc"] as const) : [])],
+    });
+  } catch (error) {
+    throw startFailure(program, error);
+  }
+}

@@ -1,0 +1,131 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { entryPath } from "./entry.ts";
+import { sigkill } from "./kill-tree.ts";
+import type { SupervisorLine } from "./supervisor-lines.ts";
+
+/** What the supervisor is to know of a process. `deadlineAt` is epoch ms. */
+export interface WatchOrder {
+  readonly pid: number;
+  readonly mark: string;
+  readonly deadlineAt?: number | undefined;
+}
+
+export interface SupervisorLinkOptions {
+  readonly store: string;
+  readonly worker: string;
+  /** Said when the supervisor died and is started again. */
+  readonly onRestart?: (() => void) | undefined;
+}
+
+/** A supervisor that dies sooner than this after its start is not started again at once. */
+const SHORT_LIFE_MS = 1000;
+const RESTART_DELAY_MS = 500;
+/** How long `close` gives the supervisor to sweep and end. */
+const CLOSE_MS = 5000;
+
+/**
+ * The worker's end of its supervisor: a process in a session of its own, started with the first
+ * watch, told everything again by a new one when it dies. It keeps no worker from exiting: its
+ * pipe ends with the worker, and that is its order to kill.
+ */
+export class SupervisorLink {
+  readonly #options: SupervisorLinkOptions;
+  readonly #watches = new Map<number, WatchOrder>();
+  #nextId = 1;
+  #child: ChildProcess | undefined;
+  #startedAt = 0;
+  #retry: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(options: SupervisorLinkOptions) {
+    this.#options = options;
+  }
+
+  /** The supervisor's pid, while there is one. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Returns the number to give to {@link done}. */
+  watch(order: WatchOrder): number {
+    const id = this.#nextId++;
+    this.#watches.set(id, order);
+    if (this.#child === undefined) this.#start();
+    else this.#tell(id, order);
+    return id;
+  }
+
+  done(id: number): void {
+    if (this.#watches.delete(id)) this.#write({ type: "done", id });
+  }
+
+  /** Ends the supervisor, which kills what is left of the worker's processes. Resolves when it is gone. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearTimeout(this.#retry);
+    const child = this.#child;
+    const pid = child?.pid;
+    if (child === undefined || pid === undefined) return;
+    await new Promise<void>((resolve) => {
+      const force = setTimeout(() => {
+        sigkill(pid);
+        resolve();
+      }, CLOSE_MS);
+      const gone = (): void => {
+        clearTimeout(force);
+        resolve();
+      };
+      if (child.exitCode !== null || child.signalCode !== null) gone();
+      else {
+        child.once("exit", gone);
+        child.ref();
+        child.stdin?.end();
+      }
+    });
+  }
+
+  #start(): void {
+    if (this.#closed || this.#child !== undefined) return;
+    const { store, worker } = this.#options;
+    const child = spawn(process.execPath, [entryPath("supervisor"), store, worker, String(process.pid)], {
+      // Its own session, so that no Ctrl-C and no kill of the worker's group reaches it; no pipe but its
+      // own, so that it holds nobody's output open; no environment, so that no sweep takes it for an agent.
+      detached: true,
+      cwd: "/",
+      env: {},
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    this.#child = child;
+    this.#startedAt = performance.now();
+    child.on("error", () => this.#lost(child));
+    child.on("exit", () => this.#lost(child));
+    child.stdin?.on("error", () => undefined);
+    child.unref();
+    if (child.stdin !== null && "unref" in child.stdin && typeof child.stdin.unref === "function") child.stdin.unref();
+    for (const [id, order] of this.#watches) this.#tell(id, order);
+  }
+
+  #lost(child: ChildProcess): void {
+    if (this.#child !== child) return;
+    this.#child = undefined;
+    child.stdin?.destroy();
+    if (this.#closed || this.#watches.size === 0) return;
+    this.#options.onRestart?.();
+    if (performance.now() - this.#startedAt > SHORT_LIFE_MS) this.#start();
+    else {
+      clearTimeout(this.#retry);
+      this.#retry = setTimeout(() => this.#start(), RESTART_DELAY_MS).unref();
+    }
+  }
+
+  #tell(id: number, order: WatchOrder): void {
+    const { pid, mark, deadlineAt } = order;
+    const dueMs = deadlineAt === undefined ? {} : { dueMs: Math.max(0, deadlineAt - Date.now()) };
+    this.#write({ type: "watch", id, pid, mark, ...dueMs });
+  }
+
+  #write(line: SupervisorLine): void {
+    const stdin = this.#child?.stdin;
+    if (stdin?.writable === true) stdin.write(`${JSON.stringify(line)}\n`);
+  }
+}

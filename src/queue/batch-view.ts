@@ -1,0 +1,110 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { TurnState } from "../domain/lifecycle.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import { Outcome, type TurnResult } from "../domain/turn-result.ts";
+import { addUsage } from "../domain/usage.ts";
+import type { BatchCounts, LaneLedger } from "../ledger/ledger.ts";
+import type { LaneSet } from "./lane-set.ts";
+
+const PAGE = 200;
+/** How often a batch that is followed is looked at, in ms. */
+const LOOK_EVERY_MS = 200;
+
+/** A settled turn of a batch. */
+export interface SettledTurn {
+  readonly request: StoredRequest;
+  readonly result: TurnResult;
+}
+
+export interface FollowOptions {
+  /** Go on until every turn of the batch is settled. */
+  readonly follow?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Reads a batch over all the lanes that hold turns of it. */
+export class BatchView {
+  readonly #lanes: LaneSet;
+  readonly batch: string;
+
+  constructor(lanes: LaneSet, batch: string) {
+    this.#lanes = lanes;
+    this.batch = batch;
+  }
+
+  /** The batch's counts over its lanes; undefined when no lane knows it. */
+  async counts(): Promise<BatchCounts | undefined> {
+    const parts = await Promise.all((await this.#ledgers()).map((ledger) => ledger.batchCounts(this.batch)));
+    const known = parts.filter((part) => part !== undefined);
+    const [first, ...rest] = known;
+    return first === undefined ? undefined : rest.reduce(addCounts, first);
+  }
+
+  /** Open attempts of dead workers in the batch's lanes. */
+  async overdue(): Promise<number> {
+    const counts = await Promise.all((await this.#ledgers()).map((ledger) => ledger.overdue()));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** The batch's turns that are settled, each once, in the order of settling. */
+  async *settled(options: FollowOptions = {}): AsyncGenerator<SettledTurn> {
+    const places = new Map<string, number>();
+    for (;;) {
+      // Counted before the pages are read: what settles in between is on a page of the next round.
+      const counts = await this.counts();
+      let found = 0;
+      for (const ledger of await this.#ledgers()) {
+        const page = await ledger.batchSettled(this.batch, places.get(ledger.lane) ?? 0, PAGE);
+        places.set(ledger.lane, page.next);
+        found += page.turns.length;
+        yield* this.#read(ledger, page.turns);
+      }
+      if (found > 0) continue;
+      const open = counts === undefined || counts.states.settled < counts.turns;
+      if (options.follow !== true || !open || options.signal?.aborted === true) return;
+      await sleep(LOOK_EVERY_MS, undefined, { signal: options.signal }).catch(() => undefined);
+    }
+  }
+
+  /** Every turn of the batch by id, in the order of submission, with its lane. */
+  async *turns(): AsyncGenerator<{ readonly turn: string; readonly ledger: LaneLedger }> {
+    for (const ledger of await this.#ledgers()) {
+      for (let after = 0; ; ) {
+        const page = await ledger.batchTurns(this.batch, after, PAGE);
+        if (page.turns.length === 0) break;
+        after = page.next;
+        for (const turn of page.turns) yield { turn, ledger };
+      }
+    }
+  }
+
+  async *#read(ledger: LaneLedger, turns: readonly string[]): AsyncGenerator<SettledTurn> {
+    const rows = (await ledger.rows(turns)).filter((row) => row?.state === "settled");
+    const settled = rows.flatMap((row) => (row === undefined ? [] : [{ turn: row.id, generation: row.generation }]));
+    const results = await ledger.results(settled);
+    for (const [i, { turn }] of settled.entries()) {
+      const result = results[i];
+      const request = await ledger.request(turn);
+      if (result !== undefined && request !== undefined) yield { request, result };
+    }
+  }
+
+  async #ledgers(): Promise<LaneLedger[]> {
+    return (await this.#lanes.names()).map((name) => this.#lanes.get(name).ledger);
+  }
+}
+
+function addCounts(a: BatchCounts, b: BatchCounts): BatchCounts {
+  const sum = <K extends string>(names: readonly K[], x: Readonly<Record<K, number>>, y: Readonly<Record<K, number>>): Record<K, number> =>
+    Object.fromEntries(names.map((name) => [name, x[name] + y[name]])) as Record<K, number>;
+  return {
+    turns: a.turns + b.turns,
+    states: sum(TurnState.options, a.states, b.states),
+    outcomes: sum(Outcome.options, a.outcomes, b.outcomes),
+    attempts: a.attempts + b.attempts,
+    crashedAttempts: a.crashedAttempts + b.crashedAttempts,
+    scored: a.scored + b.scored,
+    passed: a.passed + b.passed,
+    usage: addUsage(a.usage, b.usage),
+  };
+}

@@ -1,0 +1,186 @@
+import { DelayedError, WaitingError, type Job } from "bullmq";
+import { failure } from "../domain/failure.ts";
+import { messageOf } from "../domain/error.ts";
+import type { EventBody } from "../domain/turn-event.ts";
+import type { TurnResult } from "../domain/turn-result.ts";
+import type { Begun, Delivery } from "../ledger/ledger.ts";
+import { turnOfJob } from "../ledger/keys.ts";
+import { finishAttempt, type AttemptEvents, type EndedAttempt, type Finished } from "./finish-attempt.ts";
+import type { LaneQueue } from "./lane-set.ts";
+import { placed, rebuildLost } from "./lost-attempt.ts";
+import { untilAnswered } from "./patience.ts";
+import { runBegun } from "./run-attempt.ts";
+import { parkedMs } from "./submit-chunk.ts";
+import type { Slots } from "./slots.ts";
+import { dataWithCrashed, tell } from "./tell.ts";
+import type { LaneContext } from "./worker-context.ts";
+
+/** How long a job waits whose agent this worker does not know, in ms. */
+const OTHER_WORKER_MS = 1000;
+
+/** What a stray job, of which nothing is stored, ends with. */
+const STRAY = { v: 1, stray: true, note: "no turn of this job is stored, or another job stands for it" } as const;
+
+/** How BullMQ's backend moves jobs; the part that deliveries use. */
+type Moves = Pick<LaneQueue["backend"], "moveToDelayed">;
+
+/** Handles the deliveries of one lane's jobs: from what begin answers to what BullMQ is told. */
+export class Deliveries {
+  readonly #lane: LaneContext;
+  readonly #slots: Slots;
+  readonly #moves: Moves;
+  readonly #here = new Map<string, Promise<void>>();
+
+  constructor(lane: LaneContext, slots: Slots, moves: Moves) {
+    this.#lane = lane;
+    this.#slots = slots;
+    this.#moves = moves;
+  }
+
+  /**
+   * BullMQ's processor. Resolves with the return value; throws WaitingError or DelayedError for a
+   * job that goes on later, and the turn's failure for a failed job.
+   */
+  async process(job: Job, token: string): Promise<TurnResult | typeof STRAY> {
+    const release = await this.#slots.take();
+    try {
+      if (this.#lane.worker.closing.aborted) return await this.#handBack(job, token);
+      return await this.#alone(turnOfJob(job.id ?? ""), () => this.#deliver(job, token));
+    } finally {
+      release();
+    }
+  }
+
+  /** One delivery of a turn at a time: a second one waits here for the first, whose attempt is alive. */
+  async #alone<T>(turn: string, work: () => Promise<T>): Promise<T> {
+    for (let first = this.#here.get(turn); first !== undefined; first = this.#here.get(turn)) await first;
+    let done = (): void => {};
+    this.#here.set(turn, new Promise((resolve) => (done = resolve)));
+    try {
+      return await work();
+    } finally {
+      this.#here.delete(turn);
+      done();
+    }
+  }
+
+  async #deliver(job: Job, token: string): Promise<TurnResult | typeof STRAY> {
+    const { worker, ledger } = this.#lane;
+    const spec = worker.specs.get(job.name);
+    if (spec === undefined) return this.#later(job, token, OTHER_WORKER_MS);
+    const delivery: Delivery = { turn: turnOfJob(job.id ?? ""), job: job.id ?? "", token, attemptsStarted: job.attemptsStarted };
+    for (;;) {
+      const begun = await untilAnswered(() => ledger.begin(delivery, worker.workerId, spec.abilities.announcesCalls), worker.log, worker.givenUp);
+      if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
+      const finished = await this.#closeLost(delivery.turn, begun);
+      if (finished.kind === "later") return this.#later(job, token, finished.afterMs, await this.#crashedData(delivery.turn));
+    }
+  }
+
+  async #follow(job: Job, token: string, turn: string, begun: Exclude<Begun, { kind: "lost" }>): Promise<TurnResult | typeof STRAY> {
+    switch (begun.kind) {
+      case "stray":
+        return STRAY;
+      case "nolock":
+        // Another delivery of this job is the current one: this one moves nothing and tells nothing.
+        throw new WaitingError();
+      case "wait":
+        return this.#later(job, token, begun.ms);
+      case "park":
+        await this.#park(job, token, begun.session);
+        throw new DelayedError();
+      case "settled":
+        return this.#tellSettled(job, turn, begun.generation);
+      case "run":
+        return this.#run(job, token, begun);
+    }
+  }
+
+  async #run(job: Job, token: string, begun: Extract<Begun, { kind: "run" }>): Promise<TurnResult> {
+    const { worker, ledger } = this.#lane;
+    const { request, attempts } = begun.facts;
+    const spec = worker.specs.get(request.agent);
+    const ended = spec === undefined ? this.#noAgent(begun) : await runBegun(this.#lane, spec, job, begun);
+    const finished = await finishAttempt(this.#lane, ended);
+    if (finished.kind === "stale") throw new WaitingError();
+    const data = await dataWithCrashed(ledger, request, attempts, ended.record);
+    return this.#tellFinished(job, token, finished, data);
+  }
+
+  #tellFinished(job: Job, token: string, finished: Exclude<Finished, { kind: "stale" }>, data: object | undefined): Promise<TurnResult> | TurnResult {
+    switch (finished.kind) {
+      case "settled":
+        return tell(job, finished.result, data);
+      case "later":
+        return this.#later(job, token, finished.afterMs, data);
+      case "handed_back":
+        return this.#handBack(job, token);
+    }
+  }
+
+  async #tellSettled(job: Job, turn: string, generation: number): Promise<TurnResult> {
+    const { ledger, worker } = this.#lane;
+    const result = await untilAnswered(() => ledger.result(turn, generation), worker.log, worker.givenUp);
+    if (result === undefined) throw new Error(`the Result of turn ${turn}, generation ${generation}, is missing`);
+    return tell(job, result, await this.#crashedData(turn));
+  }
+
+  /** Closes an attempt whose worker is gone. Any answer leads to another begin, but a back-off. */
+  async #closeLost(turn: string, lost: Extract<Begun, { kind: "lost" }>): Promise<Finished> {
+    const { ledger, worker } = this.#lane;
+    const facts = await untilAnswered(() => ledger.facts(turn), worker.log, worker.givenUp);
+    const rebuilt = await untilAnswered(() => rebuildLost(ledger, facts, lost.attempt, lost.announces), worker.log, worker.givenUp);
+    worker.log.warn({ turn, attempt: lost.attempt, lostWorker: rebuilt.worker }, "a worker is gone: its attempt is closed as lost");
+    return finishAttempt(this.#lane, rebuilt);
+  }
+
+  async #crashedData(turn: string): Promise<object | undefined> {
+    const facts = await untilAnswered(() => this.#lane.ledger.facts(turn), this.#lane.worker.log, this.#lane.worker.givenUp);
+    return dataWithCrashed(this.#lane.ledger, facts.request, facts.attempts);
+  }
+
+  /** The stored request names an agent that this worker does not have, whatever the job says. */
+  #noAgent(begun: Extract<Begun, { kind: "run" }>): EndedAttempt {
+    const { facts, attempt, iteration } = begun;
+    const text = `this worker has no agent "${facts.request.agent}"`;
+    const now = Date.now();
+    const record: EndedAttempt["record"] = {
+      v: 1, attempt, iteration, agent: facts.request.agent, input: facts.request.input, output: "", messages: [], steps: [], plan: [],
+      usage: { modelCalls: 0, toolCalls: 0, known: "reported" }, status: "failed", crashed: false, failure: failure("config", text),
+      startedAt: now, endedAt: now, durationMs: 0, environment: {},
+    };
+    const { status, crashed, output, usage } = record;
+    const both: EventBody[] = [{ type: "agent_start", agent: record.agent }, { type: "agent_end", status, crashed, output, usage }];
+    const events = (last: readonly EventBody[]): Promise<AttemptEvents> => {
+      const tail = placed([...both, ...last], facts.request.id, attempt, facts.seq, now);
+      return Promise.resolve({ events: tail, tail });
+    };
+    return { facts, record, worker: this.#lane.worker.workerId, events };
+  }
+
+  /** Moves the job to delayed. Whatever BullMQ answers, the ledger stands, and a job that was not moved comes again. */
+  async #later(job: Job, token: string, afterMs: number, data?: object): Promise<never> {
+    const fields = data === undefined ? {} : { fieldsToUpdate: { data: JSON.stringify(data) } };
+    await this.#move(job, () => this.#moves.moveToDelayed(job.id ?? "", Date.now(), Math.max(1, afterMs), token, { skipAttempt: true, ...fields }));
+    throw new DelayedError();
+  }
+
+  async #handBack(job: Job, token: string): Promise<never> {
+    await this.#move(job, () => job.moveToWait(token));
+    throw new WaitingError();
+  }
+
+  async #park(job: Job, token: string, session: string): Promise<void> {
+    await this.#move(job, () => this.#moves.moveToDelayed(job.id ?? "", Date.now(), parkedMs(), token, { skipAttempt: true }));
+    // The turn before may have settled between begin and the move, when there was nothing to wake.
+    await untilAnswered(() => this.#lane.ledger.wake([session]), this.#lane.worker.log, this.#lane.worker.givenUp);
+  }
+
+  async #move(job: Job, move: () => Promise<unknown>): Promise<void> {
+    try {
+      await move();
+    } catch (error) {
+      this.#lane.worker.log.debug({ job: job.id, error: messageOf(error) }, "BullMQ did not move a job");
+    }
+  }
+}

@@ -1,0 +1,82 @@
+import type { Redis } from "ioredis";
+import { closest } from "fastest-levenshtein";
+import { z } from "zod";
+import { unsupportedLimits, type AgentAbilities, type AgentSpec } from "../agent/agent-spec.ts";
+import { LimitsInput, RetryInput } from "../domain/limits.ts";
+import { TurnqError } from "../domain/error.ts";
+import type { TurnRequest } from "../domain/turn-request.ts";
+import { STORE_KEYS } from "../ledger/keys.ts";
+
+/** What a producer must know of an agent. */
+export type KnownAgent = Pick<AgentSpec, "name" | "lane" | "kind" | "abilities" | "limits" | "retry">;
+
+const Published = z.object({
+  name: z.string(),
+  lane: z.string(),
+  kind: z.string(),
+  abilities: z.custom<AgentAbilities>((value) => typeof value === "object" && value !== null),
+  limits: LimitsInput.optional(),
+  retry: RetryInput.optional(),
+});
+
+/** What workers published of their agents, and what this process knows by itself, which wins. */
+export class Directory {
+  readonly #redis: Redis;
+  readonly #own: ReadonlyMap<string, KnownAgent>;
+  #published = new Map<string, KnownAgent>();
+
+  constructor(redis: Redis, own: readonly KnownAgent[]) {
+    this.#redis = redis;
+    this.#own = new Map(own.map((agent) => [agent.name, agent]));
+  }
+
+  /** Tells producers without a configuration what this worker runs. */
+  async publish(agents: readonly KnownAgent[]): Promise<void> {
+    if (agents.length === 0) return;
+    const fields = agents.map(({ name, lane, kind, abilities, limits, retry }) => [name, JSON.stringify({ name, lane, kind, abilities, limits, retry })] as const);
+    await this.#redis.hset(STORE_KEYS.agents, Object.fromEntries(fields));
+  }
+
+  /** Reads anew what is published. */
+  async refresh(): Promise<void> {
+    const fields = await this.#redis.hgetall(STORE_KEYS.agents);
+    this.#published = new Map();
+    for (const [name, json] of Object.entries(fields)) {
+      const parsed = Published.safeParse(readJson(json));
+      if (parsed.success) this.#published.set(name, parsed.data);
+    }
+  }
+
+  names(): string[] {
+    return [...new Set([...this.#own.keys(), ...this.#published.keys()])].toSorted();
+  }
+
+  find(name: string): KnownAgent | undefined {
+    return this.#own.get(name) ?? this.#published.get(name);
+  }
+
+  /** Why this agent cannot take this request, as a sentence; undefined when it can. Where no agent is known at all, nothing is refused. */
+  problem(name: string, request: Pick<TurnRequest, "limits">): string | undefined {
+    const agent = this.find(name);
+    if (agent !== undefined) return unsupportedLimits(agent.abilities, request.limits ?? {});
+    const names = this.names();
+    if (names.length === 0) return undefined;
+    return `unknown agent "${name}" (did you mean "${closest(name, names)}"? known: ${names.join(", ")})`;
+  }
+
+  /** Like {@link problem}, as the error that refuses the request. */
+  check(request: TurnRequest): void {
+    const problem = this.problem(request.agent, request);
+    if (problem === undefined) return;
+    throw new TurnqError(this.find(request.agent) === undefined ? "unknown_agent" : "unsupported", problem, { where: "agent" });
+  }
+}
+
+/** One entry that cannot be read must not hide the others. */
+function readJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,64 @@
+import { Queue } from "bullmq";
+import type { Redis } from "ioredis";
+import type { LaneLedger } from "../ledger/ledger.ts";
+import { laneTag, STORE_KEYS } from "../ledger/keys.ts";
+import { redisLedger } from "../ledger/redis-ledger.ts";
+import type { Log } from "../telemetry/log.ts";
+import { finishingBackend } from "./backend.ts";
+
+/** Entries that BullMQ's event stream of a lane keeps: for dashboards only, nothing of ours reads it. */
+const EVENTS_MAX = 1000;
+
+export type LaneQueue = Queue<unknown, unknown, string, unknown, unknown, string, ReturnType<typeof finishingBackend>>;
+
+/** One lane as a producer holds it. */
+export interface Lane {
+  readonly name: string;
+  readonly queue: LaneQueue;
+  readonly ledger: LaneLedger;
+}
+
+/** The lanes that a process speaks to, each opened once. Does not own the connection. */
+export class LaneSet {
+  readonly #redis: Redis;
+  readonly #log: Log;
+  readonly #lanes = new Map<string, Lane>();
+  readonly #named = new Set<string>();
+
+  constructor(redis: Redis, log: Log) {
+    this.#redis = redis;
+    this.#log = log;
+  }
+
+  get(name: string): Lane {
+    let lane = this.#lanes.get(name);
+    if (lane === undefined) {
+      const queue: LaneQueue = new Queue(
+        name,
+        { connection: this.#redis, prefix: laneTag(name), streams: { events: { maxLen: EVENTS_MAX } }, skipMetasUpdate: false },
+        finishingBackend,
+      );
+      queue.on("error", (error) => this.#log.debug({ lane: name, error: error.message }, "the queue of a lane reports an error"));
+      lane = { name, queue, ledger: redisLedger(this.#redis, name) };
+      this.#lanes.set(name, lane);
+    }
+    return lane;
+  }
+
+  /** Has the lane listed in the store; once per process. */
+  async announce(name: string): Promise<void> {
+    if (this.#named.has(name)) return;
+    await this.#redis.sadd(STORE_KEYS.lanes, name);
+    this.#named.add(name);
+  }
+
+  /** The names of all lanes in the store. */
+  async names(): Promise<string[]> {
+    return (await this.#redis.smembers(STORE_KEYS.lanes)).toSorted();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#lanes.values()].map(({ queue }) => queue.close()));
+    this.#lanes.clear();
+  }
+}

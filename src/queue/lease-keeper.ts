@@ -1,0 +1,65 @@
+import { RENEW_EVERY_MS } from "../ledger/lease-settings.ts";
+import type { LaneLedger } from "../ledger/ledger.ts";
+import { messageOf } from "../domain/error.ts";
+import type { Log } from "../telemetry/log.ts";
+
+interface Held {
+  readonly turn: string;
+  readonly attempt: number;
+  readonly onLost: () => void;
+}
+
+/**
+ * Renews the leases of this worker's open attempts in one lane, every second, also when there are
+ * none: other workers judge by the lane's last renewal whether Redis was away. Only an answer
+ * loses a lease; silence aborts nothing.
+ */
+export class LeaseKeeper {
+  readonly #ledger: LaneLedger;
+  readonly #log: Log;
+  readonly #held = new Map<string, Held>();
+  #timer: NodeJS.Timeout | undefined;
+  #stopped = false;
+
+  constructor(ledger: LaneLedger, log: Log) {
+    this.#ledger = ledger;
+    this.#log = log;
+  }
+
+  start(): void {
+    this.#schedule();
+  }
+
+  /** Keeps the lease of an attempt until the answer is called. */
+  hold(turn: string, attempt: number, onLost: () => void): () => void {
+    this.#held.set(turn, { turn, attempt, onLost });
+    return () => {
+      if (this.#held.get(turn)?.attempt === attempt) this.#held.delete(turn);
+    };
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #schedule(): void {
+    if (this.#stopped) return;
+    this.#timer = setTimeout(() => void this.#renew().finally(() => this.#schedule()), RENEW_EVERY_MS);
+    this.#timer.unref();
+  }
+
+  async #renew(): Promise<void> {
+    try {
+      const lost = await this.#ledger.renew([...this.#held.values()]);
+      for (const { turn, attempt } of lost) {
+        const held = this.#held.get(turn);
+        if (held?.attempt !== attempt) continue;
+        this.#held.delete(turn);
+        held.onLost();
+      }
+    } catch (error) {
+      this.#log.debug({ lane: this.#ledger.lane, error: messageOf(error) }, "leases were not renewed");
+    }
+  }
+}

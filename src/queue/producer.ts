@@ -1,0 +1,132 @@
+import type { Redis } from "ioredis";
+import { v7 as uuidv7 } from "uuid";
+import { resolveLimits, resolveRetry } from "../domain/limits.ts";
+import { REQUEST_MAX_BYTES, type StoredRequest, type TurnRequest } from "../domain/turn-request.ts";
+import { TurnqError } from "../domain/error.ts";
+import { sessionLaneKey } from "../ledger/keys.ts";
+import type { NewTurn, Stored } from "../ledger/ledger.ts";
+import { contentDifference, contentHash } from "./content-hash.ts";
+import type { Directory } from "./directory.ts";
+import type { LaneSet } from "./lane-set.ts";
+import { submitChunk } from "./submit-chunk.ts";
+
+/** Most turns and most bytes of requests in one MULTI. */
+const CHUNK_TURNS = 100;
+const CHUNK_BYTES = 1024 * 1024;
+
+/** What became of one request. */
+export interface Submitted {
+  readonly id: string;
+  readonly lane: string;
+  /** A turn with this id and content was there before. */
+  readonly duplicate: boolean;
+}
+
+interface Prepared extends NewTurn {
+  readonly bytes: number;
+}
+
+/** Stores turns. Every answer means that the turns before it are durable. */
+export class Producer {
+  readonly #redis: Redis;
+  readonly #lanes: LaneSet;
+  readonly #directory: Directory;
+
+  constructor(redis: Redis, lanes: LaneSet, directory: Directory) {
+    this.#redis = redis;
+    this.#lanes = lanes;
+    this.#directory = directory;
+  }
+
+  /** The request as it is stored: id, lane, limits and retry rules settled. Throws when it is refused; nothing is stored. */
+  resolve(request: TurnRequest): StoredRequest {
+    this.#directory.check(request);
+    const agent = this.#directory.find(request.agent);
+    return {
+      ...request,
+      v: 1,
+      id: request.id ?? uuidv7(),
+      lane: request.lane ?? agent?.lane ?? request.agent,
+      limits: resolveLimits(request.limits, agent?.limits),
+      retry: resolveRetry(request.retry, agent?.retry),
+    };
+  }
+
+  /** Stores one turn. Throws `id_conflict` when the id is taken by other content. */
+  async submit(request: TurnRequest): Promise<Submitted> {
+    const turn = prepare(this.resolve(request));
+    const [answer] = await this.#store(turn.request.lane, [turn]);
+    if (answer === "conflict") throw await this.#conflict(turn.request);
+    return { id: turn.request.id, lane: turn.request.lane, duplicate: answer === "duplicate" };
+  }
+
+  /**
+   * Stores a stream of requests in chunks, in order, in bounded memory, and tells of each chunk.
+   * At a conflict it throws; what was told before is stored, and submitting again completes it.
+   */
+  async *submitMany(requests: AsyncIterable<TurnRequest> | Iterable<TurnRequest>): AsyncGenerator<Submitted[]> {
+    const chunks = new Map<string, Prepared[]>();
+    for await (const request of requests) {
+      const turn = prepare(this.resolve(request));
+      const { lane } = turn.request;
+      const chunk = chunks.get(lane) ?? [];
+      chunks.set(lane, chunk);
+      chunk.push(turn);
+      if (chunk.length < CHUNK_TURNS && chunk.reduce((sum, { bytes }) => sum + bytes, 0) < CHUNK_BYTES) continue;
+      chunks.delete(lane);
+      yield await this.#submitChunk(lane, chunk);
+    }
+    for (const [lane, chunk] of chunks) yield await this.#submitChunk(lane, chunk);
+  }
+
+  /** The ids among these that are taken by other content, before anything is stored. */
+  async conflicts(requests: readonly TurnRequest[]): Promise<string[]> {
+    const taken: string[] = [];
+    for (const request of requests.map((one) => this.resolve(one))) {
+      const row = await this.#lanes.get(request.lane).ledger.row(request.id);
+      if (row !== undefined && row.hash !== contentHash(request)) taken.push(request.id);
+    }
+    return taken;
+  }
+
+  async #submitChunk(lane: string, chunk: readonly Prepared[]): Promise<Submitted[]> {
+    const answers = await this.#store(lane, chunk);
+    const conflict = chunk[answers.indexOf("conflict")];
+    if (conflict !== undefined) throw await this.#conflict(conflict.request);
+    return chunk.map(({ request }, i) => ({ id: request.id, lane, duplicate: answers[i] === "duplicate" }));
+  }
+
+  async #store(lane: string, turns: readonly Prepared[]): Promise<Stored[]> {
+    await this.#lanes.announce(lane);
+    for (const session of new Set(turns.flatMap(({ request }) => request.session ?? []))) await this.#bind(session, lane);
+    return submitChunk(this.#lanes.get(lane), turns);
+  }
+
+  /** Binds a session to the lane of its first turn. */
+  async #bind(session: string, lane: string): Promise<void> {
+    const before = await this.#redis.set(sessionLaneKey(session), lane, "NX", "GET");
+    if (before === null || before === lane) return;
+    throw new TurnqError("session_lane", `session ${session} lives in lane ${before}, not in ${lane}`, {
+      where: "session",
+      hint: "A session's turns share one lane; start another session or name that lane.",
+    });
+  }
+
+  async #conflict(request: StoredRequest): Promise<TurnqError> {
+    const stored = await this.#lanes.get(request.lane).ledger.request(request.id);
+    const fields = stored === undefined ? [] : contentDifference(stored, request);
+    return new TurnqError("id_conflict", `turn ${request.id} exists with other content: ${fields.join(", ")} differ`, {
+      where: request.batch === undefined ? "id" : `batch ${request.batch.id}, sample ${request.batch.sample}`,
+      hint: request.batch === undefined ? "Use another id." : "Use another batch id, or the input that the batch was submitted with.",
+      details: { turn: request.id, fields },
+    });
+  }
+}
+
+function prepare(request: StoredRequest): Prepared {
+  const bytes = Buffer.byteLength(JSON.stringify(request));
+  if (bytes > REQUEST_MAX_BYTES) {
+    throw new TurnqError("invalid_request", `the request has ${bytes} bytes, more than ${REQUEST_MAX_BYTES}`, { where: `turn ${request.id}` });
+  }
+  return { request, hash: contentHash(request), bytes };
+}

@@ -1,0 +1,73 @@
+import type { Job } from "bullmq";
+import { runAttempt } from "../agent/attempt.ts";
+import type { AgentSpec } from "../agent/agent-spec.ts";
+import type { EventBody } from "../domain/turn-event.ts";
+import { totalTokens } from "../domain/usage.ts";
+import type { Begun, TurnFacts } from "../ledger/ledger.ts";
+import { EventPipe } from "./event-pipe.ts";
+import type { EndedAttempt } from "./finish-attempt.ts";
+import { untilAnswered } from "./patience.ts";
+import { Progress } from "./progress.ts";
+import type { LaneContext } from "./worker-context.ts";
+
+/** What of an attempt's text is kept, in characters: the transcript limit. */
+const MAX_CHARS = 8 * 1024 * 1024;
+
+type Run = Extract<Begun, { kind: "run" }>;
+
+/** Runs one attempt to its end. Never rejects for what the agent does. */
+export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, begun: Run): Promise<EndedAttempt> {
+  const { worker, ledger, leases } = lane;
+  const { facts, attempt } = begun;
+  const { request } = facts;
+  const name = { lane: request.lane, turn: request.id, attempt };
+  // Every process of an earlier attempt on this machine is dead before this one starts.
+  if (attempt > 1) await worker.processes.sweepEarlier(name);
+
+  const pipe = new EventPipe({
+    turn: request.id,
+    attempt,
+    after: facts.seq,
+    append: (events) => untilAnswered(() => ledger.append(request.id, attempt, events), worker.log, worker.givenUp).catch(() => false),
+    maxChars: MAX_CHARS,
+  });
+  const progress = new Progress(job, attempt, worker.log);
+  const running = runAttempt({
+    spec,
+    request,
+    attempt,
+    iteration: begun.iteration,
+    generation: facts.generation,
+    history: begun.history,
+    before: usedBefore(facts),
+    mark: worker.processes.mark(name),
+    start: worker.start,
+    onEvent: (event: EventBody) => {
+      pipe.push(event);
+      progress.see(event);
+    },
+  });
+  const release = leases.hold(request.id, attempt, () => running.stop("lease_lost"));
+  worker.running.add(running);
+  if (worker.closing.aborted) running.stop("shutdown");
+  try {
+    const { record, stopReason } = await running.done;
+    return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last) };
+  } finally {
+    progress.end();
+    release();
+    worker.running.delete(running);
+  }
+}
+
+/** What earlier attempts of this generation used, for the limits that count over all of them. */
+function usedBefore(facts: TurnFacts): { steps: number; toolCalls: number; tokens: number } {
+  const before = { steps: 0, toolCalls: 0, tokens: 0 };
+  for (const attempt of facts.attempts) {
+    if (attempt.attempt < facts.firstAttempt) continue;
+    before.steps += attempt.steps;
+    before.toolCalls += attempt.usage.toolCalls;
+    before.tokens += totalTokens(attempt.usage) ?? 0;
+  }
+  return before;
+}

@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { TurnqError } from "../domain/error.ts";
+import type { TurnEvent } from "../domain/turn-event.ts";
+import type { TurnResult } from "../domain/turn-result.ts";
+import type { LaneLedger, TurnRow } from "../ledger/ledger.ts";
+import type { SettledWatch } from "./settled-watch.ts";
+
+/** How often the events of a running turn are looked for, in ms. */
+const EVENTS_EVERY_MS = 100;
+
+/** Thrown by {@link TurnHandle.result} when `waitMs` is over; the turn goes on. */
+export class WaitTimeoutError extends TurnqError {
+  override readonly name = "WaitTimeoutError";
+  constructor(turn: string, waitMs: number) {
+    super("wait_timeout", `the turn is not settled after ${waitMs} ms`, { where: `turn ${turn}`, hint: "It goes on; ask again." });
+  }
+}
+
+export interface EventsOptions {
+  /** Seq of the last event that is known; events after it follow. 0, the start, unless given. */
+  readonly after?: number | undefined;
+  /** Ends the iteration. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One turn, from any process. */
+export class TurnHandle {
+  readonly id: string;
+  readonly lane: string;
+  /** A turn with this id and content was there before the submit. */
+  readonly duplicate: boolean;
+  readonly #ledger: LaneLedger;
+  readonly #watch: SettledWatch;
+
+  constructor(ledger: LaneLedger, watch: SettledWatch, id: string, duplicate: boolean) {
+    this.id = id;
+    this.lane = ledger.lane;
+    this.duplicate = duplicate;
+    this.#ledger = ledger;
+    this.#watch = watch;
+  }
+
+  /** Where the turn is. Throws `not_found`. */
+  async row(): Promise<TurnRow> {
+    const row = await this.#ledger.row(this.id);
+    if (row === undefined) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${this.id}` });
+    return row;
+  }
+
+  /**
+   * The turn's Result, once it is settled; `ok: false` is a value, not an error. Waits for ever
+   * without `waitMs`; throws {@link WaitTimeoutError} after it, and `not_found`.
+   */
+  async result(options: { readonly waitMs?: number | undefined } = {}): Promise<TurnResult> {
+    const until = options.waitMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + options.waitMs;
+    await this.#watch.listen(this.lane);
+    for (;;) {
+      const row = await this.row();
+      const result = row.state === "settled" ? await this.#ledger.result(this.id, row.generation) : undefined;
+      if (result !== undefined) return result;
+      const left = until - Date.now();
+      if (left <= 0) throw new WaitTimeoutError(this.id, options.waitMs ?? 0);
+      await this.#watch.wait(this.id, left);
+    }
+  }
+
+  /**
+   * The events of all attempts, from the start or after a seq, until the turn is settled. Events of
+   * attempts that closed long ago come from their records: neighbouring deltas are joined there.
+   */
+  async *events(options: EventsOptions = {}): AsyncGenerator<TurnEvent> {
+    const stopped = (): boolean => options.signal?.aborted === true;
+    let after = options.after ?? 0;
+    for (let attempt = 1; !stopped(); ) {
+      const row = await this.row();
+      const over = row.state === "settled" || row.attempt > attempt;
+      const events = await this.#eventsOf(attempt, after, over);
+      for (const event of events) {
+        if (stopped()) return;
+        after = event.seq;
+        yield event;
+      }
+      if (events.length > 0) continue;
+      if (row.attempt > attempt) attempt++;
+      else if (row.state === "settled") return;
+      else await sleep(EVENTS_EVERY_MS, undefined, { signal: options.signal }).catch(() => undefined);
+    }
+  }
+
+  async #eventsOf(attempt: number, after: number, closed: boolean): Promise<readonly TurnEvent[]> {
+    const live = await this.#ledger.events(this.id, attempt, after);
+    if (live !== undefined || !closed) return live ?? [];
+    const stored = await this.#ledger.attempt(this.id, attempt);
+    return stored?.events.filter((event) => event.seq > after) ?? [];
+  }
+}

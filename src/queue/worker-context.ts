@@ -1,0 +1,49 @@
+import type { AgentSpec } from "../agent/agent-spec.ts";
+import type { RunningAttempt } from "../agent/attempt.ts";
+import type { StartOptions } from "../agent/agent.ts";
+import type { LaneLedger } from "../ledger/ledger.ts";
+import type { Log } from "../telemetry/log.ts";
+import type { Score } from "../domain/check.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import type { LeaseKeeper } from "./lease-keeper.ts";
+
+/** What an attempt is known by, for its mark. */
+export interface AttemptName {
+  readonly lane: string;
+  readonly turn: string;
+  readonly attempt: number;
+}
+
+/** What the queue needs of processes on this machine. */
+export interface ProcessPort {
+  /** The mark that every process of this attempt bears. */
+  mark(attempt: AttemptName): string;
+  /** Kills what earlier attempts of this turn left on this machine; answers when nothing of it is alive. */
+  sweepEarlier(attempt: AttemptName): Promise<void>;
+}
+
+/** Scores an output against the request's checks; undefined when it has none, null when they cannot be measured. */
+export type Scorer = (request: StoredRequest, output: string, status: { readonly ok: boolean; readonly cancelled: boolean }) => Score | null | undefined;
+
+/** What all lanes of one worker share. */
+export interface WorkerContext {
+  readonly workerId: string;
+  readonly specs: ReadonlyMap<string, AgentSpec>;
+  readonly processes: ProcessPort;
+  readonly start: StartOptions;
+  readonly score: Scorer;
+  readonly log: Log;
+  /** Attempts that run now, for the shutdown. */
+  readonly running: Set<RunningAttempt>;
+  /** Aborted when the worker takes no more turns. */
+  readonly closing: AbortSignal;
+  /** Aborted at the limit of a shutdown: what has not been stored by then is given up. */
+  readonly givenUp: AbortSignal;
+}
+
+/** One lane of a worker. */
+export interface LaneContext {
+  readonly worker: WorkerContext;
+  readonly ledger: LaneLedger;
+  readonly leases: LeaseKeeper;
+}

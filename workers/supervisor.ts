@@ -1,0 +1,8 @@
+import { superviseUntilEnd } from "../src/process/supervisor-loop.ts";
+
+// What ends the worker must not end its supervisor before the worker's processes are dead.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"] as const) process.on(signal, () => undefined);
+
+const [store = "", worker = "", workerPid = "0"] = process.argv.slice(2);
+await superviseUntilEnd(process.stdin, { store, worker, workerPid: Number(workerPid) });
+process.exit(0);
