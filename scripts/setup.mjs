@@ -124,7 +124,8 @@ function installRedis(dir, reason) {
 }
 
 function redisCommand() {
-  const install = process.platform === "darwin" ? "brew install redis" : "install redis-server with your package manager";
+  const install =
+    process.platform === "darwin" ? "brew install redis" : "install redis-server with your package manager";
   return `Type: ${install}\nor use a container: docker compose up -d && export REDIS_URL=redis://127.0.0.1:6379`;
 }
 
@@ -224,7 +225,11 @@ function isWritable(folder) {
 }
 
 function run(program, argv, { env = process.env, what }) {
-  const { status, signal, error } = spawnSync(program, argv, { cwd: root, env, stdio: ["ignore", "inherit", "inherit"] });
+  const { status, signal, error } = spawnSync(program, argv, {
+    cwd: root,
+    env,
+    stdio: ["ignore", "inherit", "inherit"],
+  });
   if (error !== undefined) throw new SetupError(`${what} could not be started: ${error.message}`);
   if (status !== 0) throw new SetupError(`${what} failed (${signal ?? `exit code ${status}`}).`);
 }

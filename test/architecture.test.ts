@@ -129,7 +129,8 @@ function otherFaults(file: SourceFile): string[] {
   for (const part of file.path.split("/")) {
     if (NAMELESS.test(part)) faults.push(`${file.path}: ${part} names no thing`);
   }
-  const reads = /\bprocess\s*\.\s*env\b|\bprocess\s*\[\s*["']env|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b|import\s*\{[^}]*\benv\b[^}]*\}\s*from\s*["'](node:)?process/;
+  const reads =
+    /\bprocess\s*\.\s*env\b|\bprocess\s*\[\s*["']env|\{[^}]*\benv\b[^}]*\}\s*=\s*process\b|import\s*\{[^}]*\benv\b[^}]*\}\s*from\s*["'](node:)?process/;
   if (reads.test(withoutComments(file.text)) && !READS_ENVIRONMENT.includes(file.path)) {
     faults.push(`${file.path}: only ${READS_ENVIRONMENT.join(" and ")} may read process.env`);
   }
@@ -168,7 +169,9 @@ test("every import of a file of ours is to a file that is there", () => {
 });
 
 test("Lua scripts and workers are files with names of their own too", () => {
-  const lua = readdirSync("src", { recursive: true, withFileTypes: true }).filter((entry) => entry.name.endsWith(".lua"));
+  const lua = readdirSync("src", { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.name.endsWith(".lua"),
+  );
   expect(lua.filter((entry) => NAMELESS.test(entry.name)).map((entry) => entry.name)).toEqual([]);
 });
 
@@ -179,7 +182,12 @@ test("the table has a row for every room", () => {
 
 test.each<[string, string, string, string]>([
   ["a type import", "src/domain/a.ts", 'import type { A } from "../queue/a.ts";', "may not import src/queue"],
-  ["an import over lines", "src/domain/a.ts", 'import {\n  a,\n  b,\n} from "../agent/a.ts";', "may not import src/agent"],
+  [
+    "an import over lines",
+    "src/domain/a.ts",
+    'import {\n  a,\n  b,\n} from "../agent/a.ts";',
+    "may not import src/agent",
+  ],
   ["an export", "src/agent/a.ts", 'export { a } from "../queue/a.ts";', "may not import src/queue"],
   ["a bare import", "src/ledger/a.ts", 'import "../queue/a.ts";', "may not import src/queue"],
   ["a dynamic import", "src/batch/a.ts", 'const a = await import("../queue/a.ts");', "may not import src/queue"],
@@ -187,9 +195,24 @@ test.each<[string, string, string, string]>([
   ["a part of a package", "src/redis/a.ts", 'import x from "bullmq/dist/x.js";', "may not import bullmq"],
   ["a scoped package", "src/redis/a.ts", 'import x from "@scope/name/x";', "may not import @scope/name"],
   ["the roof", "src/queue/a.ts", 'import { openTurnq } from "../app.ts";', "nothing here may import src/app.ts"],
-  ["the command line from the app", "src/app.ts", 'import { a } from "./cli/main.ts";', "nothing here may import src/cli"],
-  ["an adapter from another", "src/agents/chat/a.ts", 'import { a } from "../command/a.ts";', "chat may not import command"],
-  ["files in the domain", "src/domain/a.ts", 'import { readFileSync } from "node:fs";', "domain may not import node:fs"],
+  [
+    "the command line from the app",
+    "src/app.ts",
+    'import { a } from "./cli/main.ts";',
+    "nothing here may import src/cli",
+  ],
+  [
+    "an adapter from another",
+    "src/agents/chat/a.ts",
+    'import { a } from "../command/a.ts";',
+    "chat may not import command",
+  ],
+  [
+    "files in the domain",
+    "src/domain/a.ts",
+    'import { readFileSync } from "node:fs";',
+    "domain may not import node:fs",
+  ],
   ["a new room", "src/novel/a.ts", "", "has no row"],
   ["the environment", "src/queue/a.ts", "const a = process.env.A;", "may read process.env"],
   ["the environment, taken apart", "src/queue/a.ts", "const { env } = process;", "may read process.env"],

@@ -32,9 +32,7 @@ export interface ThrowAwayRedis extends RedisServer {
 }
 
 /** A redis-server on a temporary folder. It dies with the test process, also when that is killed (on Linux). */
-export async function throwAwayRedis(
-  options: Partial<RedisServerOptions> = {},
-): Promise<ThrowAwayRedis> {
+export async function throwAwayRedis(options: Partial<RedisServerOptions> = {}): Promise<ThrowAwayRedis> {
   const dir = await mkdtemp(join(tmpdir(), "turnq-test-redis-"));
   const binary = redisBinary();
   const server = await startRedisServer({ binary, dir, wrapper: dieWithParent(), ...options });

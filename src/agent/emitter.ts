@@ -3,12 +3,12 @@ import { messageOf } from "../domain/error.ts";
 import type { ToolCall } from "../domain/step.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import type { PlanStep } from "../domain/turn-record.ts";
-import { NO_USAGE, UNKNOWN_USAGE, Usage, addUsage } from "../domain/usage.ts";
+import { NO_USAGE, UNKNOWN_USAGE, USAGE_FIELDS, Usage, addUsage, type UsageField } from "../domain/usage.ts";
 import type { StepDetails } from "./open-step.ts";
 import type { AgentTurn } from "./ongoing-turn.ts";
 
 /** What one model call used; a figure that the provider did not report is left out. */
-export type CallUsage = Partial<Omit<Usage, "known">>;
+export type CallUsage = { readonly [Field in UsageField]?: number | undefined };
 
 /** How an agent's function tells what happens. No method throws; steps are opened as they are needed. */
 export interface Emitter {
@@ -77,8 +77,11 @@ export function emitterFor(turn: AgentTurn): Emitter {
 
 /** A report that names no tokens and no cost, or that is none, leaves the call unknown: it is not guessed as 0. */
 function usageOfCall(call: CallUsage): Usage {
-  const { data } = Usage.safeParse({ ...NO_USAGE, modelCalls: 1, ...call });
+  const named = USAGE_FIELDS.filter((field) => call[field] !== undefined).map((field) => [field, call[field]]);
+  const { data } = Usage.safeParse({ ...NO_USAGE, modelCalls: 1, ...Object.fromEntries(named) });
   if (data === undefined) return { ...UNKNOWN_USAGE, modelCalls: 1 };
-  const { modelCalls: _calls, toolCalls: _tools, known: _known, ...amounts } = data;
-  return Object.keys(amounts).length === 0 ? { ...data, known: "unknown" } : data;
+  const amounts = USAGE_FIELDS.filter(
+    (field) => data[field] !== undefined && field !== "modelCalls" && field !== "toolCalls",
+  );
+  return amounts.length === 0 ? { ...data, known: "unknown" } : data;
 }

@@ -14,7 +14,7 @@ import { checkProblem } from "./score.ts";
 
 /** What the batch must know of the agents. */
 export interface AgentDirectory {
-  /** The agents that can be named. */
+  /** The agents that can be named; empty when none is known yet, and then none is refused. */
   names(): readonly string[];
   /** Why this agent cannot do this request (a limit that it cannot enforce, say); undefined when it can. */
   problem(agent: string, request: TurnRequest): string | undefined;
@@ -52,7 +52,9 @@ export type Sample =
 /** Throws {@link TurnqError} for options that no line could be right with. */
 export function checkCellOptions(options: CellOptions): void {
   if (!Id.safeParse(options.batch).success) {
-    throw new TurnqError("invalid_id", "must be 1 to 200 characters of letters, digits and . _ - / : @", { where: "batch" });
+    throw new TurnqError("invalid_id", "must be 1 to 200 characters of letters, digits and . _ - / : @", {
+      where: "batch",
+    });
   }
   wholeNumber("epochs", options.epochs);
   if (options.limit !== undefined) wholeNumber("limit", options.limit);
@@ -60,7 +62,7 @@ export function checkCellOptions(options: CellOptions): void {
   if (options.map !== undefined) checkedMapping(options.map);
   const names = options.directory.names();
   for (const [index, agent] of options.agents.entries()) {
-    if (!names.includes(agent)) throw new TurnqError("unknown_agent", unknownAgent(agent, names));
+    if (isUnknown(agent, names)) throw new TurnqError("unknown_agent", unknownAgent(agent, names));
     if (options.agents.indexOf(agent) < index) {
       throw new TurnqError("invalid_request", `the agent "${agent}" is named twice`, { where: "agents" });
     }
@@ -72,9 +74,13 @@ function wholeNumber(where: string, value: number): void {
   throw new TurnqError("invalid_request", "must be a whole number of at least 1", { where });
 }
 
+/** A producer that knows no agent at all (no configuration, no worker yet) can refuse none. */
+function isUnknown(agent: string, names: readonly string[]): boolean {
+  return names.length > 0 && !names.includes(agent);
+}
+
 function unknownAgent(agent: string, names: readonly string[]): string {
-  const known = names.length === 0 ? "no agent is configured" : `known are ${names.slice(0, 20).join(", ")}`;
-  return `unknown agent "${agent}"${didYouMean(agent, names)}; ${known}`;
+  return `unknown agent "${agent}"${didYouMean(agent, names)}; known are ${names.slice(0, 20).join(", ")}`;
 }
 
 /**
@@ -88,12 +94,13 @@ export function readSample(value: unknown, number: number, options: CellOptions,
   }
   const problems: Problem[] = [];
   const raw = rawRequest(value, options, text, problems);
-  const sample = raw.id === undefined ? String(number) : String(raw.id);
+  const sample = typeof raw.id === "string" ? raw.id : String(number);
   const candidate = { ...raw, ...fillers(raw, options) };
   const parsed = TurnRequest.safeParse(candidate);
   if (!parsed.success) problems.push(...problemsOf(parsed.error, candidate, MAPPABLE_KEYS));
-  const agents = raw.agent === undefined ? options.agents : [String(raw.agent)];
-  if (agents.length === 0) problems.push({ field: "agent", message: "is missing; the line or the options must name one" });
+  const agents = typeof raw.agent === "string" ? [raw.agent] : options.agents;
+  if (agents.length === 0)
+    problems.push({ field: "agent", message: "is missing; the line or the options must name one" });
   if (problems.length > 0 || !parsed.success) return { id: sample, problems: named(problems, options.map) };
   const request = surrogatesReplaced(parsed.data, text);
   problems.push(...contentProblems(request, agents, options, text));
@@ -114,7 +121,10 @@ function rawRequest(value: object, options: CellOptions, text: string | undefine
   return raw;
 }
 
-function mapLine(value: object, map: Mapping | undefined): { readonly request: Raw; readonly problems: readonly Problem[] } {
+function mapLine(
+  value: object,
+  map: Mapping | undefined,
+): { readonly request: Raw; readonly problems: readonly Problem[] } {
   const line: Raw = Object.fromEntries(Object.entries(value));
   return map === undefined ? { request: line, problems: [] } : applyMapping(line, map);
 }
@@ -124,7 +134,9 @@ function withPlainNumbers(raw: Raw, problems: Problem[]): Raw {
   const asText = new Set(["id", "target", "input"]);
   const entries = Object.entries(raw).map(([key, item]) => [
     key,
-    asText.has(key) && (key !== "input" || !Array.isArray(item)) ? writtenText(item) : plainNumbers(item, [key], problems),
+    asText.has(key) && (key !== "input" || !Array.isArray(item))
+      ? writtenText(item)
+      : plainNumbers(item, [key], problems),
   ]);
   return Object.fromEntries(entries);
 }
@@ -173,12 +185,18 @@ function replaceIn(value: unknown): unknown {
 // What a cell adds to its line: ids, the batch, the agent.
 const CELL_BYTES = 1000;
 
-function contentProblems(request: TurnRequest, agents: readonly string[], options: CellOptions, text: string | undefined): Problem[] {
+function contentProblems(
+  request: TurnRequest,
+  agents: readonly string[],
+  options: CellOptions,
+  text: string | undefined,
+): Problem[] {
   const problems: Problem[] = [];
   // Measured only where it can matter: written anew, JSON is never many times longer than the text it came from.
   if (text === undefined || text.length > REQUEST_MAX_BYTES / 16) {
     const bytes = Buffer.byteLength(JSON.stringify(request)) + CELL_BYTES;
-    if (bytes > REQUEST_MAX_BYTES) problems.push({ message: `the request has ${bytes} bytes of JSON; ${REQUEST_MAX_BYTES} is the most` });
+    if (bytes > REQUEST_MAX_BYTES)
+      problems.push({ message: `the request has ${bytes} bytes of JSON; ${REQUEST_MAX_BYTES} is the most` });
   }
   for (const [index, check] of (request.expect ?? []).entries()) {
     const problem = checkProblem(check, request.target);
@@ -186,7 +204,7 @@ function contentProblems(request: TurnRequest, agents: readonly string[], option
   }
   const names = options.directory.names();
   for (const agent of agents) {
-    if (!names.includes(agent)) problems.push({ field: "agent", message: unknownAgent(agent, names) });
+    if (isUnknown(agent, names)) problems.push({ field: "agent", message: unknownAgent(agent, names) });
     else {
       const problem = options.directory.problem(agent, { ...request, agent });
       if (problem !== undefined) problems.push({ message: problem });
@@ -199,12 +217,18 @@ function contentProblems(request: TurnRequest, agents: readonly string[], option
 function named(problems: readonly Problem[], map: Mapping | undefined): Problem[] {
   return problems.map((problem) => {
     const column = problem.field === undefined ? undefined : map?.get(/^\w+/.exec(problem.field)?.[0] ?? "");
-    return column === undefined || column === problem.field ? problem : { ...problem, field: `${problem.field} (from ${column})` };
+    return column === undefined || column === problem.field
+      ? problem
+      : { ...problem, field: `${problem.field} (from ${column})` };
   });
 }
 
 /** The turns of a sample, agent by agent, epoch by epoch. */
-export function* cellsOf(sample: string, requests: readonly TurnRequest[], options: CellOptions): Generator<CellRequest, void, undefined> {
+export function* cellsOf(
+  sample: string,
+  requests: readonly TurnRequest[],
+  options: CellOptions,
+): Generator<CellRequest, void, undefined> {
   for (const request of requests) {
     for (let epoch = 1; epoch <= options.epochs; epoch += 1) {
       const id = cellTurnId({ batch: options.batch, sample, agent: request.agent, epoch });

@@ -37,7 +37,7 @@ export async function checkInput(open: OpenInput, options: CellOptions): Promise
   checkCellOptions(options);
   const problems: LineProblem[] = [];
   let [lines, samples, turns, more] = [0, 0, 0, 0];
-  for await (const item of samplesOf(entriesOf(open()), options)) {
+  for await (const item of samplesOf(entriesOf(open()), options, "line")) {
     lines = item.line;
     if (item.problems !== undefined) {
       for (const problem of item.problems) {
@@ -70,7 +70,7 @@ export function problemLines(report: Pick<InputReport, "problems" | "more">): st
  */
 export async function* requestsOf(open: OpenInput, options: CellOptions): AsyncGenerator<CellRequest, void, undefined> {
   checkCellOptions(options);
-  yield* cellsOrThrow(samplesOf(entriesOf(open()), options), options, "line");
+  yield* cellsOrThrow(samplesOf(entriesOf(open()), options, "line"), options, "line");
 }
 
 /**
@@ -82,13 +82,13 @@ export async function* requestsOfObjects(
   options: CellOptions,
 ): AsyncGenerator<CellRequest, void, undefined> {
   checkCellOptions(options);
-  yield* cellsOrThrow(samplesOf(numbered(objects), options), options, "item");
+  yield* cellsOrThrow(samplesOf(numbered(objects), options, "item"), options, "item");
 }
 
 async function* cellsOrThrow(
   items: AsyncIterable<Item>,
   options: CellOptions,
-  unit: string,
+  unit: Unit,
 ): AsyncGenerator<CellRequest, void, undefined> {
   for await (const item of items) {
     if (item.problems === undefined) yield* cellsOf(item.id, item.requests, options);
@@ -99,9 +99,17 @@ async function* cellsOrThrow(
   }
 }
 
+/** What the entries of an input are called: lines of a file or items of a program. */
+type Unit = "line" | "item";
+
 /** A value of the input, or why there is none. `text` is the line that it was parsed from. */
 type Entry =
-  | { readonly number: number; readonly value: unknown; readonly text?: string | undefined; readonly problem?: undefined }
+  | {
+      readonly number: number;
+      readonly value: unknown;
+      readonly text?: string | undefined;
+      readonly problem?: undefined;
+    }
   | { readonly number: number; readonly problem: string };
 
 async function* entriesOf(source: AsyncIterable<Uint8Array>): AsyncGenerator<Entry, void, undefined> {
@@ -123,11 +131,20 @@ async function* numbered(objects: AsyncIterable<unknown> | Iterable<unknown>): A
 }
 
 type Item =
-  | { readonly line: number; readonly id: string; readonly requests: readonly TurnRequest[]; readonly problems?: undefined }
+  | {
+      readonly line: number;
+      readonly id: string;
+      readonly requests: readonly TurnRequest[];
+      readonly problems?: undefined;
+    }
   | { readonly line: number; readonly problems: readonly Problem[] };
 
 /** The samples that were asked for, and whatever is wrong with any line that was read. */
-async function* samplesOf(entries: AsyncIterable<Entry>, options: CellOptions): AsyncGenerator<Item, void, undefined> {
+async function* samplesOf(
+  entries: AsyncIterable<Entry>,
+  options: CellOptions,
+  unit: Unit,
+): AsyncGenerator<Item, void, undefined> {
   const seen = new SeenIds();
   const lanes = new Map<string, { lane: string; line: number }>();
   let left = options.limit ?? Number.POSITIVE_INFINITY;
@@ -138,7 +155,11 @@ async function* samplesOf(entries: AsyncIterable<Entry>, options: CellOptions): 
       continue;
     }
     const sample = readSample(entry.value, line, options, entry.text);
-    const problems = [...(sample.problems ?? []), ...clashes(sample, line, seen), ...laneClashes(sample, line, lanes, options)];
+    const problems = [
+      ...(sample.problems ?? []),
+      ...clashes(sample, line, seen, unit),
+      ...laneClashes(sample, line, lanes, options, unit),
+    ];
     if (problems.length > 0 || sample.problems !== undefined) yield { line, problems };
     else if (options.sample === undefined || options.sample === sample.id) {
       yield { line, id: sample.id, requests: sample.requests };
@@ -148,11 +169,11 @@ async function* samplesOf(entries: AsyncIterable<Entry>, options: CellOptions): 
   }
 }
 
-function clashes(sample: Sample, line: number, seen: SeenIds): Problem[] {
+function clashes(sample: Sample, line: number, seen: SeenIds, unit: Unit): Problem[] {
   if (sample.id === undefined || !Id.safeParse(sample.id).success) return [];
   const earlier = seen.add(sample.id, line, sample.id !== String(line));
   if (earlier === undefined) return [];
-  return [{ field: "id", message: `the id "${sample.id}" is already on line ${earlier}` }];
+  return [{ field: "id", message: `the id "${sample.id}" is already on ${unit} ${earlier}` }];
 }
 
 /** A session's turns run in order, which only one lane can keep. */
@@ -161,6 +182,7 @@ function laneClashes(
   line: number,
   lanes: Map<string, { lane: string; line: number }>,
   options: CellOptions,
+  unit: Unit,
 ): Problem[] {
   for (const request of sample.requests ?? []) {
     const lane = options.directory.lane?.(request.agent, request);
@@ -168,7 +190,7 @@ function laneClashes(
     const bound = lanes.get(request.session);
     if (bound === undefined) lanes.set(request.session, { lane, line });
     else if (bound.lane !== lane) {
-      const message = `the session "${request.session}" is on lane "${bound.lane}" (line ${bound.line}) and cannot be on "${lane}" too`;
+      const message = `the session "${request.session}" is on lane "${bound.lane}" (${unit} ${bound.line}) and cannot be on "${lane}" too`;
       return [{ field: "session", message }];
     }
   }

@@ -52,7 +52,8 @@ function foreignText(head: Uint8Array): string | undefined {
   if (startsWith(head, [0xff, 0xfe]) || startsWith(head, [0xfe, 0xff])) return "the file is UTF-16; save it as UTF-8";
   // Text in UTF-16 without a mark: every other byte of an ASCII character is 0.
   if (head.length >= 2 && (head[0] === 0) !== (head[1] === 0)) return "the file looks like UTF-16; save it as UTF-8";
-  if (startsWith(head, [0x1f, 0x8b]) || startsWith(head, [0x28, 0xb5, 0x2f, 0xfd])) return "the file is compressed; unpack it";
+  if (startsWith(head, [0x1f, 0x8b]) || startsWith(head, [0x28, 0xb5, 0x2f, 0xfd]))
+    return "the file is compressed; unpack it";
   if (startsWith(head, [0x50, 0x4b, 3, 4])) return "the file is a zip archive; unpack it";
   return undefined;
 }

@@ -46,7 +46,8 @@ export function applyMapping(
   line: Readonly<Record<string, unknown>>,
   mapping: Mapping,
 ): { readonly request: Readonly<Record<string, unknown>>; readonly problems: readonly Problem[] } {
-  const whole: Mapping = mapping.has("input") || !Object.hasOwn(line, "input") ? mapping : new Map([...mapping, ["input", "input"]]);
+  const whole: Mapping =
+    mapping.has("input") || !Object.hasOwn(line, "input") ? mapping : new Map([...mapping, ["input", "input"]]);
   const fields: [string, unknown][] = [];
   const problems: Problem[] = [];
   for (const [field, column] of whole) {

@@ -1,8 +1,8 @@
 const NUMBER = new RegExp(
   [
-    /[-+−]?\p{Sc}?[-+−]?/, // a sign before or behind a currency sign
-    /(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\d.])\.\d+)/, // 1,234.5 or 1234.5 or .5
-    /(?:[eE][-+]?\d+)?/,
+    /[-+−]?\p{Sc}?[-+−]?/u, // a sign before or behind a currency sign
+    /(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|(?<![\d.])\.\d+)/u, // 1,234.5 or 1234.5 or .5
+    /(?:[eE][-+]?\d+)?/u,
   ]
     .map((part) => part.source)
     .join(""),

@@ -92,7 +92,9 @@ function compareNumbers(values: readonly string[], output: string): CheckOutcome
   if (said === undefined) return { type: "number", passed: false, note: "the output has no number" };
   const wanted = values.flatMap((value) => lastNumber(value) ?? []);
   const passed = wanted.some((one) => sameNumber(one, said));
-  return passed ? { type: "number", passed } : { type: "number", passed, note: cutText(`the output's last number is ${said}`, 200) };
+  return passed
+    ? { type: "number", passed }
+    : { type: "number", passed, note: cutText(`the output's last number is ${said}`, 200) };
 }
 
 /** Longest pattern, in characters, and largest compiled one, in instructions. */
@@ -121,7 +123,9 @@ function patternOf(source: string): RE2JS {
 function patternProblem(source: string): string | undefined {
   if (source.length > PATTERN_MAX) return `the pattern is longer than ${PATTERN_MAX} characters`;
   try {
-    return patternOf(source).programSize() > PROGRAM_MAX ? "the pattern is too large; use smaller repeat counts" : undefined;
+    return patternOf(source).programSize() > PROGRAM_MAX
+      ? "the pattern is too large; use smaller repeat counts"
+      : undefined;
   } catch (error) {
     return `the pattern cannot be used (RE2 syntax, no look-around, no back-references): ${cutText(messageOf(error), 200)}`;
   }

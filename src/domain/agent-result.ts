@@ -44,7 +44,15 @@ export function agentResultOf(data: AgentResultData): AgentResult {
     ...facts,
     finalText,
     ok,
-    toTurnCompletedEvent: () => ({ type: "turn_completed" as const, ok, finalText, stepsUsed, cancelled, budgetExhausted, error }),
+    toTurnCompletedEvent: () => ({
+      type: "turn_completed" as const,
+      ok,
+      finalText,
+      stepsUsed,
+      cancelled,
+      budgetExhausted,
+      error,
+    }),
   });
 }
 
@@ -57,7 +65,8 @@ export function agentResult(record: TurnRecord, history: readonly Message[]): Ag
     cancelled: record.status === "cancelled",
     budgetExhausted: record.status === "limit_reached",
     planSteps: [...record.plan],
-    error: good ? "" : (record.failure?.message ?? record.crashReason ?? record.status),
+    // A failure without words is a failure all the same.
+    error: good ? "" : record.failure?.message || record.crashReason || record.status,
   });
 }
 

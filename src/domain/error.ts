@@ -7,6 +7,7 @@ export const ERROR_CODES = {
   invalid_request: "The turn request, option or input line is not valid.",
   invalid_input: "A file or stream of turns has lines that cannot be used.",
   no_turns: "The input holds no turn.",
+  file: "A file cannot be read or written.",
   invalid_id: "An id is not 1 to 200 characters of letters, digits and . _ - / : @.",
   id_conflict: "A turn with this id exists with other content.",
   batch_conflict: "A sample of this batch exists with other content.",
@@ -72,12 +73,21 @@ export function isTurnqError(value: unknown, code?: ErrorCode): value is TurnqEr
 
 /** The text of anything that was thrown, also null, a string or an object without a message. Never throws. */
 export function messageOf(thrown: unknown): string {
-  if (thrown instanceof Error) return thrown.message === "" ? thrown.name : thrown.message;
   if (typeof thrown === "string") return thrown;
   if (thrown === null || thrown === undefined) return `${String(thrown)} was thrown`;
   try {
-    return JSON.stringify(thrown) ?? String(thrown);
+    return messageOfValue(thrown);
   } catch {
-    return Object.prototype.toString.call(thrown);
+    // A getter or proxy that throws, a cycle, a value without text.
+    return "a value that cannot be read was thrown";
   }
+}
+
+function messageOfValue(thrown: NonNullable<unknown>): string {
+  if (typeof thrown === "bigint" || typeof thrown === "symbol" || typeof thrown === "function")
+    return thrown.toString();
+  if (typeof thrown !== "object") return JSON.stringify(thrown);
+  if ("message" in thrown && typeof thrown.message === "string" && thrown.message !== "") return thrown.message;
+  if (thrown instanceof Error) return String(thrown.name);
+  return JSON.stringify(thrown) ?? "a value without text was thrown";
 }

@@ -73,9 +73,14 @@ export const FAILURE_POLICY: Readonly<Record<FailureCode, { readonly spends: Spe
 export const FAILURE_MESSAGE_MAX = 4000;
 
 /** Builds a failure; the message is cut. `retryable` is what the source of the failure says of it. */
-export function failure(code: FailureCode, message: string, options: { retryable?: boolean | undefined; cause?: unknown } = {}): Failure {
+export function failure(
+  code: FailureCode,
+  message: string,
+  options: { retryable?: boolean | undefined; cause?: unknown } = {},
+): Failure {
   const then = FAILURE_POLICY[code].then;
-  const cause = options.cause === undefined ? undefined : { message: cutText(messageOf(options.cause), FAILURE_MESSAGE_MAX) };
+  const cause =
+    options.cause === undefined ? undefined : { message: cutText(messageOf(options.cause), FAILURE_MESSAGE_MAX) };
   return Object.freeze({
     code,
     message: cutText(message, FAILURE_MESSAGE_MAX),

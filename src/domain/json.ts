@@ -31,21 +31,33 @@ export const JsonObject = z.custom<{ [key: string]: Json }>(
 );
 export type JsonObject = z.infer<typeof JsonObject>;
 
+/** What {@link toJson} writes at the most: values that refer to one another many times over have no end as text. */
+const MAX_VALUES = 1_000_000;
+
 /**
  * Any value as JSON, never throwing: BigInt becomes its digits, NaN and infinities their names,
  * a Date its ISO text, Map and Set plain lists, functions and symbols a short note, a cycle
- * `[cycle]`, an undefined field nothing; lone surrogates and NUL are replaced. An agent's output
- * that JSON cannot carry must never cost a second run.
+ * `[cycle]`, an undefined field nothing; lone surrogates and NUL are replaced; what is over 100
+ * levels deep or beyond a million values is cut. An agent's output that JSON cannot carry must
+ * never cost a second run.
  */
 export function toJson(value: unknown): Json {
-  return convert(value, [], 0);
+  return convert(value, { above: [], budget: { left: MAX_VALUES } });
 }
 
-function convert(value: unknown, above: readonly object[], depth: number): Json {
+interface Place {
+  readonly above: readonly object[];
+  readonly budget: { left: number };
+}
+
+function convert(value: unknown, place: Place): Json {
+  if (place.budget.left <= 0) return "[too large]";
+  place.budget.left -= 1;
   switch (typeof value) {
     case "string":
       return cleanText(value);
     case "number":
+      if (value === 0) return 0; // JSON has no -0
       return Number.isFinite(value) ? value : String(value);
     case "boolean":
       return value;
@@ -54,28 +66,37 @@ function convert(value: unknown, above: readonly object[], depth: number): Json 
     case "undefined":
       return null;
     case "function":
-      return `[function ${value.name}]`;
+      return `[function ${nameOf(value)}]`;
     case "symbol":
-      return `[${value.toString()}]`;
+      return cleanText(`[${value.toString()}]`);
     case "object":
-      return value === null ? null : convertObject(value, above, depth);
+      return value === null ? null : convertObject(value, place);
     default:
       return null;
   }
 }
 
-function convertObject(value: object, above: readonly object[], depth: number): Json {
-  if (above.includes(value)) return "[cycle]";
-  if (depth >= MAX_DEPTH) return "[too deep]";
-  const path = [...above, value];
-  const inner = (item: unknown): Json => convert(item, path, depth + 1);
+function nameOf(value: { readonly name: unknown }): string {
   try {
-    if (Array.isArray(value)) return value.map(inner);
+    return typeof value.name === "string" ? cleanText(value.name) : "";
+  } catch {
+    return "";
+  }
+}
+
+function convertObject(value: object, place: Place): Json {
+  if (place.above.includes(value)) return "[cycle]";
+  if (place.above.length >= MAX_DEPTH) return "[too deep]";
+  const inside: Place = { above: [...place.above, value], budget: place.budget };
+  const inner = (item: unknown): Json => convert(item, inside);
+  try {
+    if (Array.isArray(value)) return convertList(value, inside);
     if (value instanceof Date) return Number.isNaN(value.getTime()) ? "Invalid Date" : value.toISOString();
-    if (value instanceof Error) return { name: value.name, message: cleanText(value.message) };
+    if (value instanceof Error) return { name: inner(value.name), message: inner(value.message) };
     if (value instanceof Map) return [...value].map(([key, item]) => [inner(key), inner(item)]);
     if (value instanceof Set) return [...value].map(inner);
-    if (ArrayBuffer.isView(value)) return Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64");
+    if (ArrayBuffer.isView(value))
+      return Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64");
     if ("toJSON" in value && typeof value.toJSON === "function") return inner((value.toJSON as () => unknown)());
     // `fromEntries` defines fields instead of assigning them, so that "__proto__" stays an ordinary key.
     const kept = Object.entries(value).filter(([, item]) => item !== undefined);
@@ -83,6 +104,16 @@ function convertObject(value: object, above: readonly object[], depth: number): 
   } catch {
     return "[unreadable]";
   }
+}
+
+/** Item by item, since `map` keeps holes and walks all of a list that claims four billion items. */
+function convertList(list: readonly unknown[], place: Place): Json[] {
+  const items: Json[] = [];
+  for (let index = 0; index < list.length; index += 1) {
+    if (place.budget.left <= 0) return [...items, "[too large]"];
+    items.push(convert(list[index], place));
+  }
+  return items;
 }
 
 function cleanText(text: string): string {

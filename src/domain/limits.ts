@@ -45,7 +45,9 @@ const retryFields = {
 export const Retry = z.object({ ...retryFields, backoff: Backoff });
 export type Retry = z.infer<typeof Retry>;
 /** Retry rules as someone gives them: every field may be left out, no other may be there. */
-export const RetryInput = z.strictObject({ ...retryFields, backoff: z.strictObject(backoffFields).partial() }).partial();
+export const RetryInput = z
+  .strictObject({ ...retryFields, backoff: z.strictObject(backoffFields).partial() })
+  .partial();
 export type RetryInput = z.infer<typeof RetryInput>;
 
 /** The rules of a turn about which nobody said anything. */
@@ -64,14 +66,24 @@ export function resolveLimits(...layers: (LimitsInput | undefined)[]): Limits {
 
 /** The retry rules that hold, the first layer that names a field winning, else the default. */
 export function resolveRetry(...layers: (RetryInput | undefined)[]): Retry {
-  const backoff = merge<Backoff>(DEFAULT_RETRY.backoff, layers.map((layer) => layer?.backoff));
-  return { ...merge<Omit<Retry, "backoff">>(DEFAULT_RETRY, layers.map((layer) => ({ ...layer, backoff: undefined }))), backoff };
+  const backoff = merge<Backoff>(
+    DEFAULT_RETRY.backoff,
+    layers.map((layer) => layer?.backoff),
+  );
+  return {
+    ...merge<Omit<Retry, "backoff">>(
+      DEFAULT_RETRY,
+      layers.map((layer) => ({ ...layer, backoff: undefined })),
+    ),
+    backoff,
+  };
 }
 
 function merge<T extends object>(base: T, layers: readonly (object | undefined)[]): T {
   const merged: T = { ...base };
   for (const layer of layers.toReversed()) {
-    for (const [key, value] of Object.entries(layer ?? {})) if (value !== undefined) Object.assign(merged, { [key]: value });
+    for (const [key, value] of Object.entries(layer ?? {}))
+      if (value !== undefined) Object.assign(merged, { [key]: value });
   }
   return merged;
 }
@@ -86,7 +98,9 @@ export function cooperativeDeadlineMs(limits: Pick<Limits, "timeoutMs" | "graceM
 
 /** The wait before attempt n + 1, in ms. `spent` (from 1) counts the attempts that spent one; `random` gives 0 to 1. */
 export function backoffMs(backoff: Backoff, spent: number, random: () => number): number {
-  const plain = Math.min(backoff.maxMs, backoff.delayMs * backoff.factor ** Math.max(0, spent - 1));
+  // The power can be infinite, and infinity times 0 is no number.
+  const plain =
+    backoff.delayMs === 0 ? 0 : Math.min(backoff.maxMs, backoff.delayMs * backoff.factor ** Math.max(0, spent - 1));
   const spread = 1 + backoff.jitter * (2 * random() - 1);
   return Math.max(0, Math.round(Math.min(backoff.maxMs, plain * spread)));
 }

@@ -16,12 +16,29 @@ export const Result = z.discriminatedUnion("ok", [
 export type Result = z.infer<typeof Result>;
 
 /** A Result with an answer. `messages` are this turn's. */
-export function succeeded(agent: string, output: string, usage: Usage = NO_USAGE, messages: readonly Message[] = []): Readonly<Result> {
+export function succeeded(
+  agent: string,
+  output: string,
+  usage: Usage = NO_USAGE,
+  messages: readonly Message[] = [],
+): Readonly<Result> {
   return deepFreeze({ agent, output, messages: structuredClone([...messages]), usage: { ...usage }, ok: true });
 }
 
 /** A Result without one; what was spent is kept. A model's error is such a Result, never a throw. */
-export function failed(agent: string, error: string, usage: Usage = NO_USAGE, messages: readonly Message[] = []): Readonly<Result> {
+export function failed(
+  agent: string,
+  error: string,
+  usage: Usage = NO_USAGE,
+  messages: readonly Message[] = [],
+): Readonly<Result> {
   const text = error === "" ? "unknown error" : error;
-  return deepFreeze({ agent, output: "", messages: structuredClone([...messages]), usage: { ...usage }, ok: false, error: text });
+  return deepFreeze({
+    agent,
+    output: "",
+    messages: structuredClone([...messages]),
+    usage: { ...usage },
+    ok: false,
+    error: text,
+  });
 }

@@ -10,14 +10,16 @@ export function wellFormed(text: string): string {
 export function cutText(text: string, max: number): string {
   const safe = wellFormed(text);
   if (safe.length <= max) return safe;
-  const head = safe.slice(0, Math.max(0, max - 1));
+  if (max < 1) return "";
+  const head = safe.slice(0, max - 1);
   return `${head.isWellFormed() ? head : head.slice(0, -1)}…`;
 }
 
-/** The last `max` UTF-16 units, the first one `…` when something was cut. */
+/** At most the last `max` UTF-16 units, the first one `…` when something was cut; never half a surrogate pair. */
 export function tailText(text: string, max: number): string {
   const safe = wellFormed(text);
   if (safe.length <= max) return safe;
-  const tail = safe.slice(safe.length - Math.max(0, max - 1));
+  if (max < 1) return "";
+  const tail = safe.slice(safe.length - max - 1);
   return `…${tail.isWellFormed() ? tail : tail.slice(1)}`;
 }

@@ -48,7 +48,12 @@ export const EventBody = z.discriminatedUnion("type", [
   /** Everything of this attempt is void as output. Added by the worker. */
   z.object({ type: z.literal("rolled_back"), reason: z.string() }),
   /** Once per generation, published by settle. */
-  z.object({ type: z.literal("turn_completed"), outcome: Outcome, ok: z.boolean(), generation: z.number().int().min(1) }),
+  z.object({
+    type: z.literal("turn_completed"),
+    outcome: Outcome,
+    ok: z.boolean(),
+    generation: z.number().int().min(1),
+  }),
 ]);
 export type EventBody = z.infer<typeof EventBody>;
 export type EventType = EventBody["type"];

@@ -48,7 +48,10 @@ export function endedWell(status: AttemptStatus): boolean {
 }
 
 /** One entry of an agent's plan. */
-export const PlanStep = z.object({ text: z.string(), status: z.enum(["pending", "in_progress", "completed", "cancelled"]) });
+export const PlanStep = z.object({
+  text: z.string(),
+  status: z.enum(["pending", "in_progress", "completed", "cancelled"]),
+});
 export type PlanStep = z.infer<typeof PlanStep>;
 
 /** Longest crash reason, in characters. */

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { Result } from "./result.ts";
 import { messageOf } from "./error.ts";
+import { deepFreeze } from "./freeze.ts";
 
 /** A Result and the Results it was made of, in the order of execution. */
 export const WorkflowResult = z.intersection(Result, z.object({ steps: z.array(Result) }));
@@ -8,7 +9,7 @@ export type WorkflowResult = z.infer<typeof WorkflowResult>;
 
 /** A Result with its steps. */
 export function workflowResult(result: Readonly<Result>, steps: readonly Readonly<Result>[]): Readonly<WorkflowResult> {
-  return Object.freeze({ ...result, steps: [...steps] });
+  return deepFreeze({ ...result, steps: [...steps] });
 }
 
 export interface JoinOptions {

@@ -1,6 +1,7 @@
 import type { AttemptSummary } from "../domain/turn-result.ts";
 import type { Message } from "../domain/message.ts";
 import type { Outcome, TurnResult, TurnStatus } from "../domain/turn-result.ts";
+import type { LeaseSettings } from "./lease-settings.ts";
 import type { Spends } from "../domain/failure.ts";
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
@@ -145,6 +146,7 @@ export interface SettledPage {
  */
 export interface LaneLedger {
   readonly lane: string;
+  readonly leases: LeaseSettings;
   begin(delivery: Delivery, worker: string, announces: boolean): Promise<Begun>;
   /** The facts anew, after settle answered `changed`. */
   facts(turn: string): Promise<TurnFacts>;

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { decode, encode } from "./codec.ts";
-import { LEASE_MS, MAX_RENEWAL_GAP_MS, OUTAGE_GRACE_MS } from "./lease-settings.ts";
+import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
 import { jobId, laneKey, laneTag, settledChannel } from "./keys.ts";
 import { begunOf, factsOf } from "./answers.ts";
 import { closeArguments, settleArguments } from "./arguments.ts";
@@ -19,18 +19,20 @@ export type Argument = string | number | Buffer;
 type Command = (...args: Argument[]) => Promise<unknown>;
 
 /** The Redis implementation of {@link LaneLedger}. It does not own the connection. */
-export function redisLedger(redis: Redis, lane: string): LaneLedger {
+export function redisLedger(redis: Redis, lane: string, leases: LeaseSettings = LEASE_SETTINGS): LaneLedger {
   defineScripts(redis);
-  return new RedisLaneLedger(redis, lane);
+  return new RedisLaneLedger(redis, lane, leases);
 }
 
 class RedisLaneLedger implements LaneLedger {
   readonly lane: string;
+  readonly leases: LeaseSettings;
   readonly #redis: Redis;
 
-  constructor(redis: Redis, lane: string) {
+  constructor(redis: Redis, lane: string, leases: LeaseSettings) {
     this.#redis = redis;
     this.lane = lane;
+    this.leases = leases;
   }
 
   #run(name: ScriptName, args: readonly Argument[], asBuffers = false): Promise<unknown> {
@@ -45,7 +47,7 @@ class RedisLaneLedger implements LaneLedger {
 
   async begin(delivery: Delivery, worker: string, announces: boolean): Promise<Begun> {
     const { turn, job, token, attemptsStarted } = delivery;
-    const args = [turn, job, token, attemptsStarted, worker, LEASE_MS, announces ? "1" : "0"];
+    const args = [turn, job, token, attemptsStarted, worker, this.leases.leaseMs, announces ? "1" : "0", this.leases.maxGapMs];
     return begunOf(turn, await this.#run("begin", args, true));
   }
 
@@ -62,7 +64,8 @@ class RedisLaneLedger implements LaneLedger {
 
   async renew(open: readonly { readonly turn: string; readonly attempt: number }[]) {
     const pairs = open.flatMap(({ turn, attempt }) => [turn, attempt]);
-    const lost = (await this.#run("renew", [LEASE_MS, MAX_RENEWAL_GAP_MS, OUTAGE_GRACE_MS, ...pairs])) as number[];
+    const { leaseMs, maxGapMs, graceMs } = this.leases;
+    const lost = (await this.#run("renew", [leaseMs, maxGapMs, graceMs, ...pairs])) as number[];
     return lost.flatMap((place) => open[place - 1] ?? []);
   }
 

@@ -32,11 +32,7 @@ export class TranscriptBudget {
       case "step_end":
       case "call_start":
         return this.#spend(0) ? event : undefined;
-      case "agent_start":
-      case "agent_end":
-      case "usage":
-      case "rolled_back":
-      case "turn_completed":
+      default:
         return event;
     }
   }

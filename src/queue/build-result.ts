@@ -12,8 +12,8 @@ export interface Ending {
   readonly record: TurnRecord;
   readonly summary: ClosedAttempt;
   readonly stopReason?: StopReason | undefined;
-  /** Undefined when the request has no checks, null when they could not be measured. */
-  readonly score?: Score | null | undefined;
+  /** Null when nothing was measured. */
+  readonly score: Score | null;
 }
 
 /** The TurnResult of a turn that ends with this attempt. Pure. */
@@ -43,7 +43,7 @@ export function buildResult(ending: Ending): TurnResult {
     ...(request.session === undefined ? {} : { session: request.session, iteration: record.iteration }),
     attempts: attempts.map(summaryOf),
     wastedUsage: sumUsage(wasted),
-    ...(score === undefined ? {} : { score }),
+    score,
     startedAt: facts.startedAt,
     endedAt: record.endedAt,
     durationMs: Math.max(0, record.endedAt - facts.startedAt),

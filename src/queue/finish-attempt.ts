@@ -76,7 +76,7 @@ async function settle(lane: LaneContext, ended: EndedAttempt, close: AttemptClos
 function settlementOf(lane: LaneContext, ended: EndedAttempt, close: AttemptClose): AttemptSettle {
   const { facts, record } = ended;
   const ok = endedWell(record.status);
-  const score = lane.worker.score(facts.request, record.output, { ok, cancelled: record.status === "cancelled" });
+  const score = lane.worker.score(facts.request, { status: record.status, output: record.output });
   const result = buildResult({ turn: close.turn, facts, record, summary: close.summary, stopReason: ended.stopReason, score });
   return {
     ...close,

@@ -1,4 +1,3 @@
-import { RENEW_EVERY_MS } from "../ledger/lease-settings.ts";
 import type { LaneLedger } from "../ledger/ledger.ts";
 import { messageOf } from "../domain/error.ts";
 import type { Log } from "../telemetry/log.ts";
@@ -10,7 +9,7 @@ interface Held {
 }
 
 /**
- * Renews the leases of this worker's open attempts in one lane, every second, also when there are
+ * Renews the leases of this worker's open attempts in one lane, at every interval of its settings, also when there are
  * none: other workers judge by the lane's last renewal whether Redis was away. Only an answer
  * loses a lease; silence aborts nothing.
  */
@@ -45,7 +44,7 @@ export class LeaseKeeper {
 
   #schedule(): void {
     if (this.#stopped) return;
-    this.#timer = setTimeout(() => void this.#renew().finally(() => this.#schedule()), RENEW_EVERY_MS);
+    this.#timer = setTimeout(() => void this.#renew().finally(() => this.#schedule()), this.#ledger.leases.renewEveryMs);
     this.#timer.unref();
   }
 

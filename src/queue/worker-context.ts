@@ -4,6 +4,7 @@ import type { StartOptions } from "../agent/agent.ts";
 import type { LaneLedger } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Score } from "../domain/check.ts";
+import type { TurnStatus } from "../domain/turn-result.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 
@@ -22,8 +23,8 @@ export interface ProcessPort {
   sweepEarlier(attempt: AttemptName): Promise<void>;
 }
 
-/** Scores an output against the request's checks; undefined when it has none, null when they cannot be measured. */
-export type Scorer = (request: StoredRequest, output: string, status: { readonly ok: boolean; readonly cancelled: boolean }) => Score | null | undefined;
+/** Scores a turn's output against the request's checks; null when nothing was measured. */
+export type Scorer = (request: StoredRequest, settled: { readonly status: TurnStatus; readonly output: string }) => Score | null;
 
 /** What all lanes of one worker share. */
 export interface WorkerContext {

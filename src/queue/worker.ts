@@ -5,6 +5,7 @@ import type { RunningAttempt } from "../agent/attempt.ts";
 import type { StartOptions } from "../agent/agent.ts";
 import { messageOf } from "../domain/error.ts";
 import { laneTag } from "../ledger/keys.ts";
+import type { LeaseSettings } from "../ledger/lease-settings.ts";
 import { redisLedger } from "../ledger/redis-ledger.ts";
 import type { Log } from "../telemetry/log.ts";
 import { finishingBackend } from "./backend.ts";
@@ -35,6 +36,8 @@ export interface TurnWorkerOptions {
   readonly directory: Directory;
   readonly lanes: LaneSet;
   readonly log: Log;
+  /** Tests only: all workers of a lane must agree. */
+  readonly leases?: LeaseSettings | undefined;
 }
 
 /** What a shutdown left. */
@@ -98,7 +101,7 @@ export class TurnWorker {
 
   #open(lane: string, context: WorkerContext, slots: Slots): LaneWorker {
     const { redis, concurrency, log } = this.#options;
-    const ledger = redisLedger(redis, lane);
+    const ledger = redisLedger(redis, lane, this.#options.leases);
     const leases = new LeaseKeeper(ledger, log);
     let deliveries: Deliveries | undefined;
     const bull = new Worker(

@@ -50,7 +50,11 @@ function checkVersion(info: string): RedisCheck {
     severity: "error",
     found,
     wanted: `${REDIS_VERSION_MIN} or newer`,
-    hint: ok ? (waits ? "" : `${REDIS_VERSION_WAITAOF} or newer could also confirm writes to disk (WAITAOF).`) : "Install a newer Redis or Valkey.",
+    hint: ok
+      ? waits
+        ? ""
+        : `${REDIS_VERSION_WAITAOF} or newer could also confirm writes to disk (WAITAOF).`
+      : "Install a newer Redis or Valkey.",
   };
 }
 

@@ -67,7 +67,8 @@ export async function ensureEmbeddedRedis(options: EmbeddedRedisOptions): Promis
     if (keeper?.exitCode !== undefined && keeper.exitCode !== LOCK_HELD_EXIT_CODE && keeper.exitCode !== 0) {
       throw await unreachable("The keeper of the embedded Redis gave up.", options);
     }
-    if (Date.now() > givenUpAt) throw await unreachable(`The embedded Redis did not answer within ${waitMs} ms.`, options);
+    if (Date.now() > givenUpAt)
+      throw await unreachable(`The embedded Redis did not answer within ${waitMs} ms.`, options);
     // A keeper that is just ending its server holds the lock for a moment: then the next try succeeds.
     if (keeper === undefined || keeper.exitCode !== undefined) keeper = await startKeeper(options);
     await sleep(POLL_MS);

@@ -11,7 +11,10 @@ export const LOCK_HELD_EXIT_CODE = 75;
 export type LockProgram = "flock" | "lockf";
 
 /** `flock` of util-linux on Linux; `lockf` on macOS and BSD (not tried out by us). */
-export function findLockProgram(pathEnv: string | undefined, platform: NodeJS.Platform = process.platform): LockProgram | undefined {
+export function findLockProgram(
+  pathEnv: string | undefined,
+  platform: NodeJS.Platform = process.platform,
+): LockProgram | undefined {
   const name = platform === "linux" ? "flock" : "lockf";
   const found = (pathEnv ?? "").split(delimiter).some((folder) => folder !== "" && isExecutable(join(folder, name)));
   return found ? name : undefined;

@@ -156,7 +156,7 @@ function started(child: ChildProcess, program: string): Promise<void> {
 async function answering(server: RedisServer, dir: string, waitMs: number): Promise<void> {
   let ended: RedisServerExit | undefined;
   void server.exited.then((exit) => (ended = exit));
-  for (let givenUpAt = Date.now() + waitMs; ; ) {
+  for (let givenUpAt = Date.now() + waitMs; ;) {
     const answer = await Promise.race([probe(server.url), server.exited]);
     if (ended !== undefined) {
       const how = ended.signal ?? `exit code ${ended.code}`;

@@ -37,7 +37,13 @@ async function folder(name = "redis"): Promise<string> {
 }
 
 async function ensure(dir: string, options: Partial<EmbeddedRedisOptions> = {}): Promise<EmbeddedRedis> {
-  const redis = await ensureEmbeddedRedis({ dir, binary: redisBinary(), pathEnv: process.env.PATH, keeperEntry: keeperEntry(), ...options });
+  const redis = await ensureEmbeddedRedis({
+    dir,
+    binary: redisBinary(),
+    pathEnv: process.env.PATH,
+    keeperEntry: keeperEntry(),
+    ...options,
+  });
   cleanups.push(() => redis.close());
   return redis;
 }
@@ -182,7 +188,8 @@ test("keeper and server are out of reach of Ctrl-C: each in another session than
   const dir = await folder();
   const embedded = await ensure(dir);
   await vi.waitFor(async () => expect(await keeperPids(dir)).toHaveLength(1), soon);
-  const sessionOf = (pid: number): string => execFileSync("ps", ["-o", "sid=", "-p", String(pid)], { encoding: "utf8" }).trim();
+  const sessionOf = (pid: number): string =>
+    execFileSync("ps", ["-o", "sid=", "-p", String(pid)], { encoding: "utf8" }).trim();
   const [keeper] = await keeperPids(dir);
   const sessions = [process.pid, keeper ?? 0, embedded.pid].map(sessionOf);
   expect(new Set(sessions).size).toBe(3);

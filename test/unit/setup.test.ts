@@ -28,18 +28,26 @@ async function program(name: string, body: string): Promise<void> {
  * libraries. Calls are written to a file. It shows what the set-up does with apt, not that an archive has redis.
  */
 async function distribution(options: { broken?: boolean } = {}): Promise<void> {
-  await program("apt-get", `
+  await program(
+    "apt-get",
+    `
 echo "apt-get $*" >> "${dir}/calls"
 case "$*" in
   *download*) for name; do :; done; : > "\${name}_1.0_all.deb" ;;
-esac`);
-  await program("apt-cache", `
+esac`,
+  );
+  await program(
+    "apt-cache",
+    `
 for name; do :; done
 case "$name" in
   redis-server|redis-tools|libone1|libssl3t64) echo "  Candidate: 1.0" ;;
   *) echo "  Candidate: (none)" ;;
-esac`);
-  await program("dpkg-deb", `
+esac`,
+  );
+  await program(
+    "dpkg-deb",
+    `
 [ "$1" = -x ] || exit 0
 mkdir -p "$3/usr/bin" "$3/usr/lib/x86_64-linux-gnu"
 case "$2" in
@@ -48,12 +56,16 @@ case "$2" in
   */redis-server_*) ln -s redis-check-rdb "$3/usr/bin/redis-server" ;;
   */libone1_*) : > "$3/usr/lib/x86_64-linux-gnu/libone.so.1" ;;
   */libssl3t64_*) : > "$3/usr/lib/x86_64-linux-gnu/libssl.so.3" ;;
-esac`);
-  await program("ldd", `
+esac`,
+  );
+  await program(
+    "ldd",
+    `
 libraries="\${1%/bin/*}/lib/x86_64-linux-gnu"
 for name in libone.so.1 libssl.so.3; do
   [ -e "$libraries/$name" ] && echo "	$name => $libraries/$name (0x1)" || echo "	$name => not found"
-done`);
+done`,
+  );
 }
 
 function setup(argv: readonly string[], env: Record<string, string> = {}): { status: number | null; output: string } {
@@ -69,21 +81,24 @@ test("with a redis-server on PATH there is nothing to do or to say", async () =>
   expect(existsSync(join(dir, ".turnq"))).toBe(false);
 });
 
-test.skipIf(process.platform !== "linux")("on Debian redis-server is fetched, with the libraries that are missing", async () => {
-  await distribution();
-  const first = setup(redisOnly());
-  expect(first).toMatchObject({ status: 0 });
-  expect(first.output).toContain("neither redis-server nor valkey-server is on PATH");
-  expect(first.output).toContain("unpacking libone1 (for libone.so.1)");
-  expect(first.output).toContain("unpacking libssl3t64 (for libssl.so.3)");
-  const server = join(dir, ".turnq/tools/redis/redis-server");
-  const run = spawnSync(server, ["--version"], { encoding: "utf8" });
-  expect(run.stdout).toContain(join(dir, ".turnq/tools/redis/root/usr/lib/x86_64-linux-gnu"));
-  // Nothing but the server stays, and the second time there is nothing to do.
-  expect(readdirSync(join(dir, ".turnq"))).toEqual(["tools"]);
-  expect(readdirSync(join(dir, ".turnq/tools"))).toEqual(["redis"]);
-  expect(setup(redisOnly())).toEqual({ status: 0, output: "" });
-});
+test.skipIf(process.platform !== "linux")(
+  "on Debian redis-server is fetched, with the libraries that are missing",
+  async () => {
+    await distribution();
+    const first = setup(redisOnly());
+    expect(first).toMatchObject({ status: 0 });
+    expect(first.output).toContain("neither redis-server nor valkey-server is on PATH");
+    expect(first.output).toContain("unpacking libone1 (for libone.so.1)");
+    expect(first.output).toContain("unpacking libssl3t64 (for libssl.so.3)");
+    const server = join(dir, ".turnq/tools/redis/redis-server");
+    const run = spawnSync(server, ["--version"], { encoding: "utf8" });
+    expect(run.stdout).toContain(join(dir, ".turnq/tools/redis/root/usr/lib/x86_64-linux-gnu"));
+    // Nothing but the server stays, and the second time there is nothing to do.
+    expect(readdirSync(join(dir, ".turnq"))).toEqual(["tools"]);
+    expect(readdirSync(join(dir, ".turnq/tools"))).toEqual(["redis"]);
+    expect(setup(redisOnly())).toEqual({ status: 0, output: "" });
+  },
+);
 
 test.skipIf(process.platform !== "linux")("several set-ups at once fetch it once", async () => {
   await distribution();
@@ -123,5 +138,8 @@ test("elsewhere it names what to type and exits 1; with REDIS_URL it goes on", a
 });
 
 test("bad usage exits 2", () => {
-  expect(setup(["--redis"])).toMatchObject({ status: 2, output: expect.stringContaining("Usage: node scripts/setup.mjs") });
+  expect(setup(["--redis"])).toMatchObject({
+    status: 2,
+    output: expect.stringContaining("Usage: node scripts/setup.mjs"),
+  });
 });

@@ -16,7 +16,7 @@ export const Action = z.union([
   /** Says a piece of the answer. */
   z.strictObject({ say: z.string() }),
   z.strictObject({ think: z.string() }),
-  /** Announces a model call; ends the step before it. */
+  /** Announces a model call, in a new step. */
   z.strictObject({ call: z.union([z.literal(true), z.string()]) }),
   /** Reports what one model call used; the calls are added up. */
   z.strictObject({ usage: CallUsage }),

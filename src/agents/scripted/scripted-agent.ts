@@ -69,7 +69,7 @@ export class ScriptedAgent extends Agent<ScriptedConfig> {
   async #act(action: Action, turn: AgentTurn, emit: Emitter): Promise<Ended> {
     if ("say" in action) emit.text(this.#fill(action.say, turn));
     else if ("think" in action) emit.thought(this.#fill(action.think, turn));
-    else if ("call" in action) announce(emit, turn, action.call);
+    else if ("call" in action) announce(emit, action.call);
     else if ("usage" in action) emit.usage(action.usage);
     else if ("plan" in action) emit.plan(action.plan);
     else if ("stepEnd" in action) emit.stepEnd({ success: action.stepEnd });
@@ -147,8 +147,8 @@ export function scriptedAgent(name = "scripted", config: ScriptedConfig = {}, op
   return agentClassSpec(name, ScriptedAgent, config, { ...options, kind: "scripted" });
 }
 
-function announce(emit: Emitter, turn: AgentTurn, model: true | string): void {
-  if (turn.collector.counts.toolCalls > 0) emit.stepEnd();
+function announce(emit: Emitter, model: true | string): void {
+  emit.stepStart();
   if (model === true) emit.call();
   else emit.call(model);
 }

@@ -1,7 +1,7 @@
 -- Decides what a delivery of a turn's job leads to, and opens the attempt.
 -- KEYS: 1 the lane's tag
 -- ARGV: 1 turn, 2 job, 3 lock token, 4 attemptsStarted as delivered, 5 worker, 6 lease in ms,
---       7 "1" when the agent announces its calls
+--       7 "1" when the agent announces its calls, 8 longest gap between renewals in ms
 -- Answer: {"stray"}           there is no such turn, or its current job is another one
 --         {"nolock"}          this delivery is not the job's current one
 --         {"settled", generation}
@@ -33,7 +33,7 @@ end
 local attempt = tonumber(row.attempt)
 if row.open ~= "" and row.open ~= delivery then
   local lane = rcall("HMGET", K_LANE, "renewedAt", "graceUntil")
-  if now - (tonumber(lane[1]) or 0) > 3000 or now < (tonumber(lane[2]) or 0) then return {"wait", 1000} end
+  if now - (tonumber(lane[1]) or 0) > tonumber(ARGV[8]) or now < (tonumber(lane[2]) or 0) then return {"wait", 1000} end
   local lease = tonumber(rcall("ZSCORE", K_LEASES, id .. "#" .. row.attempt)) or 0
   if lease > now then return {"wait", lease - now + 50} end
   return {"lost", attempt, rcall("HGET", K_ROW .. id, "announces") or "0"}

@@ -22,7 +22,9 @@ async function program(path: string, mode = 0o755): Promise<string> {
 test("PATH is looked through in its order, for redis-server and valkey-server", async () => {
   const valkey = await program("a/valkey-server");
   await program("b/redis-server");
-  expect(findRedisServer({ pathEnv: [join(dir, "none"), join(dir, "a"), join(dir, "b")].join(delimiter) })).toBe(valkey);
+  expect(findRedisServer({ pathEnv: [join(dir, "none"), join(dir, "a"), join(dir, "b")].join(delimiter) })).toBe(
+    valkey,
+  );
 });
 
 test("what is no executable file is passed over", async () => {

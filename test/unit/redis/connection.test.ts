@@ -94,7 +94,9 @@ test("A10: a primary that became a replica is left, and the command is sent agai
   const write = redis.set("a", "b");
   let failed = false;
   write.catch(() => (failed = true));
-  await vi.waitFor(async () => expect(await admin.info("commandstats")).toMatch(/cmdstat_set:calls=[2-9]|rejected_calls=[2-9]/));
+  await vi.waitFor(async () =>
+    expect(await admin.info("commandstats")).toMatch(/cmdstat_set:calls=[2-9]|rejected_calls=[2-9]/),
+  );
   expect(failed).toBe(false);
   await admin.replicaof("NO", "ONE");
   expect(await write).toBe("OK");

@@ -50,7 +50,10 @@ test("A14: a Redis that evicts keys is an error with the flag to set", async () 
 });
 
 test("a Redis without an append-only file is an error", async () => {
-  expect(named(await check({ settings: { appendonly: "no" } }), "appendonly")).toMatchObject({ ok: false, severity: "error" });
+  expect(named(await check({ settings: { appendonly: "no" } }), "appendonly")).toMatchObject({
+    ok: false,
+    severity: "error",
+  });
 });
 
 test("settings that must not be read are warnings, not a failure of the check", async () => {

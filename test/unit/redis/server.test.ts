@@ -46,7 +46,7 @@ test("it is durable by default, listens on loopback only and never evicts", asyn
   cleanups.push(() => server.stop());
   const redis = connect(server.url, "worker");
   cleanups.push(async () => redis.disconnect());
-  const setting = async (name: string): Promise<unknown> => (await redis.config("GET", name) as unknown[])[1];
+  const setting = async (name: string): Promise<unknown> => ((await redis.config("GET", name)) as unknown[])[1];
   expect(await setting("appendonly")).toBe("yes");
   expect(await setting("appendfsync")).toBe("always");
   expect(await setting("maxmemory-policy")).toBe("noeviction");

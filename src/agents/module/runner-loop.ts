@@ -1,0 +1,99 @@
+import type { Agent } from "../../agent/agent.ts";
+import type { AgentSpec, AttemptInit } from "../../agent/agent-spec.ts";
+import { normalizeThrown } from "../../agent/turn-errors.ts";
+import { messageOf } from "../../domain/error.ts";
+import type { StopReason } from "../../domain/stop-reason.ts";
+import type { EventBody } from "../../domain/turn-event.ts";
+import type { TurnRecord } from "../../domain/turn-record.ts";
+import { loadModule } from "./load-module.ts";
+import type { RunnerOrder, RunnerReport, TurnOrder } from "./runner-message.ts";
+
+/** The runner's own process, as its entry point gives it. */
+export interface RunnerSeat {
+  readonly send: (report: RunnerReport) => void;
+  /** Sets the mark that the turn's own processes will bear. */
+  readonly mark: (mark: string) => void;
+}
+
+/** Runs turns of one agent, one after the other, inside a runner. Returns what takes the worker's orders. */
+export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
+  let spec: AgentSpec | undefined;
+  let told: { readonly id: number; readonly reason: StopReason } | undefined;
+
+  async function load(order: Extract<RunnerOrder, { type: "load" }>): Promise<void> {
+    try {
+      spec = await loadModule(order);
+      const { abilities, wantsCostLogTags = false } = spec;
+      seat.send({ type: "loaded", facts: { abilities, wantsCostLogTags } });
+    } catch (error) {
+      seat.send({ type: "not_loaded", message: messageOf(error) });
+    }
+  }
+
+  async function take(order: TurnOrder): Promise<void> {
+    seat.mark(order.init.mark);
+    const answer = (): StopReason | undefined => (told?.id === order.id ? told.reason : undefined);
+    let agent: Agent | undefined;
+    try {
+      if (spec === undefined) throw new Error("the runner was given a turn before its module was loaded");
+      agent = spec.create(initFor(spec, order.init));
+      await agent.start(order.start);
+      seat.send(await converse(agent, order, answer, seat));
+    } catch (thrown) {
+      seat.send(endedByThrow(agent, order.id, thrown));
+    }
+    await ignoring(() => agent?.stop());
+    seat.send({ type: "idle", id: order.id });
+  }
+
+  return (order) => {
+    if (order.type === "load") void load(order);
+    else if (order.type === "turn") void take(order);
+    else told = { id: order.id, reason: order.reason };
+  };
+}
+
+async function converse(
+  agent: Agent,
+  order: TurnOrder,
+  shouldStop: () => StopReason | undefined,
+  seat: RunnerSeat,
+): Promise<RunnerReport> {
+  const { id, input, history, timeoutMs, maxSteps } = order;
+  let stopReason: StopReason | undefined;
+  const onEvent = (event: EventBody): void => {
+    if (isOwnFrame(event)) stopReason = event.type === "agent_end" ? event.stopReason : stopReason;
+    else seat.send({ type: "event", id, event });
+  };
+  const record = await agent.communicate(input, { onEvent, timeoutMs, maxSteps, shouldStop, history });
+  return { type: "ended", id, record, ...(stopReason === undefined ? {} : { stopReason }) };
+}
+
+/** Start and end of the agent itself: the worker's end of the pair emits its own. Those of nested agents pass. */
+function isOwnFrame(event: EventBody): boolean {
+  return (event.type === "agent_start" || event.type === "agent_end") && event.parentThreadId === undefined;
+}
+
+function initFor(spec: AgentSpec, init: TurnOrder["init"]): AttemptInit {
+  const { costLogTags, ...rest } = init;
+  return spec.wantsCostLogTags === true && costLogTags !== undefined ? { ...rest, costLogTags } : rest;
+}
+
+function endedByThrow(agent: Agent | undefined, id: number, thrown: unknown): RunnerReport {
+  let record: TurnRecord | undefined;
+  try {
+    record = agent?.pendingTurn;
+    agent?.discardPendingTurn();
+  } catch {
+    // the first error is the one that counts
+  }
+  return { type: "ended", id, record, thrown: { message: messageOf(thrown), failure: normalizeThrown(thrown) } };
+}
+
+async function ignoring(work: () => Promise<void> | undefined): Promise<void> {
+  try {
+    await work();
+  } catch {
+    // the turn's end has been told already
+  }
+}

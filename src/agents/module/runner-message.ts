@@ -1,0 +1,69 @@
+import { z } from "zod";
+import type { StartOptions } from "../../agent/agent.ts";
+import type { AgentAbilities, AttemptInit } from "../../agent/agent-spec.ts";
+import { Failure } from "../../domain/failure.ts";
+import type { Json } from "../../domain/json.ts";
+import type { Message } from "../../domain/message.ts";
+import { StopReason } from "../../domain/stop-reason.ts";
+import type { Input } from "../../domain/turn-request.ts";
+
+/** Which agent a runner is for. */
+export interface LoadOrder {
+  readonly type: "load";
+  readonly name: string;
+  /** The file, as the config has it and as a path. */
+  readonly module: string;
+  readonly path: string;
+  readonly export?: string | undefined;
+  readonly config?: Json | undefined;
+}
+
+/** One turn for a runner. `id` tells the runner's turns apart, so that nothing late is taken for the next one's. */
+export interface TurnOrder {
+  readonly type: "turn";
+  readonly id: number;
+  readonly init: Omit<AttemptInit, "clock">;
+  readonly start: StartOptions;
+  readonly input: Input;
+  readonly history: readonly Message[];
+  readonly timeoutMs?: number | undefined;
+  readonly maxSteps?: number | undefined;
+}
+
+export interface StopOrder {
+  readonly type: "stop";
+  readonly id: number;
+  readonly reason: StopReason;
+}
+
+/** What a worker tells a runner. */
+export type RunnerOrder = LoadOrder | TurnOrder | StopOrder;
+
+const Abilities: z.ZodType<AgentAbilities> = z.object({
+  cooperativeStop: z.boolean(),
+  announcesCalls: z.boolean(),
+  enforces: z.array(z.enum(["maxSteps", "maxToolCalls", "maxTokens"])),
+});
+
+/** What is known of a module's agent once it was loaded. */
+export const ModuleFacts = z.object({ abilities: Abilities, wantsCostLogTags: z.boolean() });
+export type ModuleFacts = z.infer<typeof ModuleFacts>;
+
+/** What a runner tells its worker. Checked, since the agent's code shares the channel. */
+export const RunnerReport = z.discriminatedUnion("type", [
+  z.object({ type: z.literal("loaded"), facts: ModuleFacts }),
+  z.object({ type: z.literal("not_loaded"), message: z.string() }),
+  z.object({ type: z.literal("event"), id: z.number(), event: z.unknown() }),
+  /** The turn is over: with its record, or with what was thrown and the partial record. */
+  z.object({
+    type: z.literal("ended"),
+    id: z.number(),
+    record: z.unknown(),
+    stopReason: StopReason.optional(),
+    thrown: z.object({ message: z.string(), failure: Failure }).optional(),
+  }),
+  /** The agent was stopped: the runner may take another turn. */
+  z.object({ type: z.literal("idle"), id: z.number() }),
+]);
+export type RunnerReport = z.infer<typeof RunnerReport>;
+export type TurnEnded = Extract<RunnerReport, { type: "ended" }>;

@@ -1,0 +1,99 @@
+import { resolve } from "node:path";
+import { entryPath } from "../../process/entry.ts";
+import { markText } from "../../process/mark.ts";
+import type { ProcessHost } from "../../process/process-host.ts";
+import type { ModuleConfig } from "./module-config.ts";
+import { Runner } from "./runner.ts";
+
+export interface RunnerPoolOptions {
+  readonly name: string;
+  readonly lane: string;
+  readonly module: ModuleConfig;
+  readonly processes: ProcessHost;
+  /** The config's folder. */
+  readonly baseDir: string;
+  /** How long a runner is kept without work. */
+  readonly idleMs?: number | undefined;
+}
+
+const IDLE_MS = 10_000;
+/** Stands for the turn in the mark of a runner: no turn's id can be so. */
+const NO_TURN = "~";
+
+/**
+ * The runners of one module: kept warm between turns, each for one turn at a time, so there are
+ * never more than turns at once. An idle one keeps no worker from exiting and ends after a while.
+ */
+export class RunnerPool {
+  readonly #options: RunnerPoolOptions;
+  readonly #idle = new Map<Runner, NodeJS.Timeout>();
+  readonly #all = new Set<Runner>();
+
+  constructor(options: RunnerPoolOptions) {
+    this.#options = options;
+  }
+
+  /** How many runners there are, and how many of them are idle. */
+  get size(): { readonly all: number; readonly idle: number } {
+    return { all: this.#all.size, idle: this.#idle.size };
+  }
+
+  /** A runner for one turn. @throws ProcessFailure when none can be started */
+  take(): Runner {
+    // The last that came back first: what is not needed ages and ends.
+    for (const [runner, timer] of [...this.#idle].toReversed()) {
+      clearTimeout(timer);
+      this.#idle.delete(runner);
+      if (!runner.usable) continue;
+      runner.hold(true);
+      return runner;
+    }
+    return this.#start();
+  }
+
+  /** To be called once for each that was taken. One that cannot be used again is killed. */
+  giveBack(runner: Runner): void {
+    if (!this.#all.has(runner)) return;
+    if (!runner.usable) {
+      runner.kill();
+      return;
+    }
+    runner.hold(false);
+    const timer = setTimeout(() => {
+      this.#idle.delete(runner);
+      runner.kill();
+    }, this.#options.idleMs ?? IDLE_MS);
+    this.#idle.set(runner, timer.unref());
+  }
+
+  /** Ends all runners; resolves when they are gone. */
+  async close(): Promise<void> {
+    for (const timer of this.#idle.values()) clearTimeout(timer);
+    this.#idle.clear();
+    const all = [...this.#all];
+    for (const runner of all) runner.kill();
+    await Promise.all(all.map((runner) => runner.ended));
+  }
+
+  #start(): Runner {
+    const { name, lane, module, processes, baseDir } = this.#options;
+    const env = processes.allowedEnv(module.env);
+    const process = processes.spawn({
+      command: [globalThis.process.execPath, entryPath("turn-runner")],
+      cwd: baseDir,
+      env,
+      mark: markText({ ...processes.place, lane, turn: NO_TURN, attempt: 0 }),
+      stdin: "ignore",
+      ipc: true,
+    });
+    const path = resolve(baseDir, module.module);
+    const runner = new Runner(process, { type: "load", name, module: module.module, path, export: module.export, config: module.config }, env);
+    this.#all.add(runner);
+    void runner.ended.then(() => {
+      this.#all.delete(runner);
+      clearTimeout(this.#idle.get(runner));
+      this.#idle.delete(runner);
+    });
+    return runner;
+  }
+}

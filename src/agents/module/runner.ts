@@ -1,0 +1,182 @@
+import { AgentCrashError, TurnTimeoutError } from "../../agent/turn-errors.ts";
+import { failure } from "../../domain/failure.ts";
+import type { EventBody } from "../../domain/turn-event.ts";
+import { TurnRecord } from "../../domain/turn-record.ts";
+import { tailText } from "../../domain/text.ts";
+import { OutputTail } from "../../process/bounded-output.ts";
+import { maskSecrets } from "../../process/mask.ts";
+import { ProcessFailure, endText } from "../../process/process-failure.ts";
+import type { ProcessEnd, SupervisedProcess } from "../../process/supervised-process.ts";
+import type { StopReason } from "../../domain/stop-reason.ts";
+import { RunnerReport, type LoadOrder, type ModuleFacts, type RunnerOrder, type TurnEnded, type TurnOrder } from "./runner-message.ts";
+
+/** What a turn in a runner came to. */
+export interface RunnerAnswer {
+  readonly record: TurnRecord | undefined;
+  readonly stopReason: StopReason | undefined;
+}
+
+export interface RunnerTurn {
+  readonly order: Omit<TurnOrder, "type" | "id">;
+  /** Epoch ms. */
+  readonly deadlineAt: number | undefined;
+  readonly onEvent: (event: EventBody) => void;
+}
+
+/** How long an agent's `stop` may take before its runner is given up. */
+const IDLE_WAIT_MS = 1000;
+const STDERR_IN_MESSAGE = 2000;
+
+/** The worker's end of one runner. It takes one turn at a time. */
+export class Runner {
+  readonly facts: Promise<ModuleFacts>;
+  readonly #process: SupervisedProcess;
+  readonly #env: Readonly<Record<string, string>>;
+  readonly #stderr = new OutputTail();
+  #death: Error | undefined;
+  #onDeath: (error: Error) => void = () => undefined;
+  #listener: (report: RunnerReport) => void = () => undefined;
+  #nextId = 1;
+  #current = 0;
+  #usable = true;
+
+  constructor(process: SupervisedProcess, load: LoadOrder, env: Readonly<Record<string, string>>) {
+    this.#process = process;
+    this.#env = env;
+    process.stdout.resume();
+    process.stderr.on("data", (chunk: Buffer) => this.#stderr.push(chunk));
+    process.onMessage((message) => {
+      const report = RunnerReport.safeParse(message);
+      if (report.success) this.#listener(report.data);
+    });
+    void process.ended.then((end) => {
+      this.#usable = false;
+      this.#death = this.#deathOf(end);
+      this.#onDeath(this.#death);
+    });
+    this.facts = this.#load(load);
+    this.facts.catch(() => {
+      this.#usable = false;
+    });
+  }
+
+  /** False after a death, a kill or a turn that threw. */
+  get usable(): boolean {
+    return this.#usable && !this.#process.exited;
+  }
+
+  get ended(): Promise<unknown> {
+    return this.#process.ended;
+  }
+
+  /** Whether it keeps the worker from exiting. */
+  hold(on: boolean): void {
+    this.#process.hold(on);
+  }
+
+  /**
+   * Takes a turn. Resolves when it has ended and nothing that it started is alive.
+   * Throws what the agent threw, or the death of the runner.
+   */
+  async take(turn: RunnerTurn): Promise<RunnerAnswer> {
+    const id = this.#nextId++;
+    this.#current = id;
+    const watch = this.#process.watchTurn(turn.order.init.mark, turn.deadlineAt);
+    try {
+      const ended = await this.#converse(id, turn);
+      if (ended.thrown !== undefined) this.#usable = false;
+      else await this.#untilIdle(id);
+      return answerOf(ended, turn.order.timeoutMs);
+    } finally {
+      this.#current = 0;
+      this.#listener = () => undefined;
+      this.#onDeath = () => undefined;
+      await watch.done();
+    }
+  }
+
+  tellStop(reason: StopReason): void {
+    if (this.#current !== 0) this.#send({ type: "stop", id: this.#current, reason });
+  }
+
+  kill(): void {
+    this.#usable = false;
+    this.#process.kill();
+  }
+
+  killSync(): void {
+    this.#usable = false;
+    this.#process.killSync();
+  }
+
+  #load(order: LoadOrder): Promise<ModuleFacts> {
+    return this.#orDeath((resolve, reject) => {
+      this.#listener = (report) => {
+        if (report.type === "loaded") resolve(report.facts);
+        if (report.type === "not_loaded") reject(new ProcessFailure("config", failure("config", this.#mask(report.message))));
+      };
+      this.#send(order);
+    });
+  }
+
+  #converse(id: number, turn: RunnerTurn): Promise<TurnEnded> {
+    return this.#orDeath((resolve) => {
+      this.#listener = (report) => {
+        if (report.type === "event" && report.id === id) turn.onEvent(report.event as EventBody);
+        if (report.type === "ended" && report.id === id) resolve(report);
+      };
+      this.#send({ type: "turn", id, ...turn.order });
+    });
+  }
+
+  /** Waits for the agent's `stop`; a runner that does not come to rest is not used again. */
+  async #untilIdle(id: number): Promise<void> {
+    this.#usable = await new Promise<boolean>((resolve) => {
+      const timer = setTimeout(() => resolve(false), IDLE_WAIT_MS);
+      this.#onDeath = () => resolve(false);
+      this.#listener = (report) => {
+        if (report.type !== "idle" || report.id !== id) return;
+        clearTimeout(timer);
+        resolve(this.#usable);
+      };
+    });
+  }
+
+  /** A promise that also rejects when the runner dies; one at a time. */
+  #orDeath<T>(work: (resolve: (value: T) => void, reject: (error: Error) => void) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#onDeath = reject;
+      if (this.#death === undefined) work(resolve, reject);
+      else reject(this.#death);
+    });
+  }
+
+  #send(order: RunnerOrder): void {
+    this.#process.send(order);
+  }
+
+  #deathOf(end: ProcessEnd): Error {
+    if (end.problem !== undefined) return end.problem;
+    const stderr = this.#mask(this.#stderr.text()).trim();
+    const what = `the agent's process ${endText(end)} in the middle of the turn`;
+    return new AgentCrashError(stderr === "" ? what : `${what}: ${tailText(stderr, STDERR_IN_MESSAGE)}`);
+  }
+
+  #mask(text: string): string {
+    return maskSecrets(text, this.#env);
+  }
+}
+
+function answerOf(ended: TurnEnded, timeoutMs: number | undefined): RunnerAnswer {
+  const record = TurnRecord.safeParse(ended.record).data;
+  const { thrown, stopReason } = ended;
+  if (thrown === undefined) return { record, stopReason };
+  switch (thrown.failure.code) {
+    case "timeout":
+      throw new TurnTimeoutError(timeoutMs ?? record?.durationMs ?? 0);
+    case "agent_crash":
+      throw new AgentCrashError(thrown.message, { record });
+    default:
+      throw new ProcessFailure("agent_crash", thrown.failure);
+  }
+}

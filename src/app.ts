@@ -1,0 +1,167 @@
+import { randomUUID } from "node:crypto";
+import type { Redis } from "ioredis";
+import type { AgentSpec } from "./agent/agent-spec.ts";
+import { agentClassSpec, isAgentClass, type AgentClass } from "./agent/class-spec.ts";
+import { isDefinedAgent, specOf, type DefinedAgent } from "./agent/define-agent.ts";
+import { commandAgent } from "./agents/command/command-agent.ts";
+import { echoAgent } from "./agents/echo/echo-agent.ts";
+import { moduleAgent } from "./agents/module/module-agent.ts";
+import { noopAgent } from "./agents/noop/noop-agent.ts";
+import { scriptedAgent } from "./agents/scripted/scripted-agent.ts";
+import { scoreOf } from "./batch/score.ts";
+import type { AgentEntry } from "./config.ts";
+import { TurnqError } from "./domain/error.ts";
+import { STORE_KEYS } from "./ledger/keys.ts";
+import { createProcessHost, type ProcessHost } from "./process/process-host.ts";
+import { markText } from "./process/mark.ts";
+import { sweepDeadWorkers } from "./process/sweep.ts";
+import { workerId } from "./process/worker-id.ts";
+import { Directory } from "./queue/directory.ts";
+import { LaneSet } from "./queue/lane-set.ts";
+import { Producer } from "./queue/producer.ts";
+import { SettledWatch } from "./queue/settled-watch.ts";
+import { TurnWorker } from "./queue/worker.ts";
+import type { ProcessPort } from "./queue/worker-context.ts";
+import { connect, whenReady, type RedisTarget } from "./redis/connection.ts";
+import { SILENT, type Log } from "./telemetry/log.ts";
+import { Turnq, type WorkerOptions } from "./turnq.ts";
+
+/** An agent of a configuration, with its name. */
+export type NamedEntry = AgentEntry & { readonly name: string };
+/** A subclass of Agent, with its name and its config. */
+export interface NamedClass {
+  readonly name: string;
+  readonly class: AgentClass<never>;
+  readonly config?: unknown;
+  readonly lane?: string | undefined;
+}
+/** Whatever can be given as an agent. */
+export type AgentLike = DefinedAgent | NamedClass | NamedEntry;
+
+export interface OpenOptions {
+  /** A URL, ioredis options, or an ioredis, of which a duplicate is made. */
+  readonly redis: RedisTarget;
+  /** Agents that this process knows without asking the store: workers may run them, producers check against them. */
+  readonly agents?: readonly AgentLike[] | undefined;
+  /** What relative paths in agents stand on, and where they run; the working folder unless given. */
+  readonly baseDir?: string | undefined;
+  /** The environment that agent programs are given a part of, by allow-list; nothing unless given. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined;
+  /** How long Redis may take to be there, in ms; 5 s unless given. */
+  readonly connectWithinMs?: number | undefined;
+  readonly log?: Log | undefined;
+}
+
+const CONNECT_WITHIN_MS = 5000;
+
+/**
+ * Opens turnq on a Redis. Reads no environment, installs no signal handler, never ends the process.
+ * Throws `redis_unreachable`, `redis_refused`, or `config` for an agent that cannot be.
+ */
+export async function openTurnq(options: OpenOptions): Promise<Turnq> {
+  const log = options.log ?? SILENT;
+  const redis = connect(options.redis, "producer", { name: "turnq" });
+  try {
+    await whenReady(redis, options.connectWithinMs ?? CONNECT_WITHIN_MS);
+    return await compose(options, redis, log);
+  } catch (error) {
+    redis.disconnect();
+    throw error;
+  }
+}
+
+async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Turnq> {
+  const baseDir = options.baseDir ?? process.cwd();
+  const store = await storeId(redis);
+  const worker = workerId();
+  const processes = createProcessHost({
+    store,
+    worker,
+    env: options.env ?? {},
+    onSupervisorRestart: () => log.warn({}, "the supervisor of agent processes died and was started again"),
+  });
+  const specs = specsOf(options.agents ?? [], processes, baseDir);
+  const directory = new Directory(redis, specs);
+  await directory.refresh();
+  const lanes = new LaneSet(redis, log);
+  const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
+  const openWorker = async (wanted: WorkerOptions) => {
+    const own = connect(options.redis, "worker", { name: "turnq-worker" });
+    await whenReady(own, options.connectWithinMs ?? CONNECT_WITHIN_MS);
+    const swept = await sweepDeadWorkers(store);
+    if (swept > 0) log.warn({ processes: swept }, "processes that dead workers left behind were killed");
+    const inner = new TurnWorker({
+      redis: own,
+      workerId: worker,
+      specs: wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir),
+      concurrency: wanted.concurrency ?? 10,
+      laneConcurrency: wanted.laneConcurrency,
+      processes: processPort(processes, store, worker),
+      start: { workingDirectory: baseDir, env: processes.allowedEnv() },
+      score: scoreOf,
+      directory,
+      lanes: new LaneSet(own, log),
+      log,
+    });
+    return { inner, redis: own };
+  };
+  return new Turnq({
+    redis,
+    lanes,
+    directory,
+    watch,
+    producer: new Producer(redis, lanes, directory),
+    openWorker,
+    closeProcesses: () => processes.close(),
+  });
+}
+
+/** The random id of a store, made by whoever comes first: marks of processes carry it. */
+async function storeId(redis: Redis): Promise<string> {
+  await redis.set(STORE_KEYS.store, randomUUID().slice(0, 8), "NX");
+  const id = await redis.get(STORE_KEYS.store);
+  if (id === null) throw new TurnqError("redis_refused", "the store's id was not kept", { hint: "Redis must not evict keys: set maxmemory-policy noeviction." });
+  return id;
+}
+
+function processPort(processes: ProcessHost, store: string, worker: string): ProcessPort {
+  return {
+    mark: ({ lane, turn, attempt }) => markText({ store, lane, turn, attempt, worker }),
+    sweepEarlier: async ({ lane, turn }) => {
+      await processes.sweepMark({ store, lane, turn });
+    },
+  };
+}
+
+function specsOf(agents: readonly AgentLike[], processes: ProcessHost, baseDir: string): AgentSpec[] {
+  const specs = agents.map((agent) => specOfAny(agent, processes, baseDir));
+  const names = specs.map(({ name }) => name);
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice !== undefined) throw new TurnqError("config", `the agent "${twice}" is given twice`, { where: "agents" });
+  return specs;
+}
+
+function specOfAny(agent: AgentLike, processes: ProcessHost, baseDir: string): AgentSpec {
+  if (isDefinedAgent(agent)) return specOf(agent);
+  if ("class" in agent) {
+    if (!isAgentClass(agent.class)) throw new TurnqError("config", "is no subclass of Agent", { where: `agent ${agent.name}` });
+    return agentClassSpec<unknown>(agent.name, agent.class, agent.config, { lane: agent.lane });
+  }
+  const { name, ...entry } = agent;
+  return specOfEntry(name, entry, processes, baseDir);
+}
+
+function specOfEntry(name: string, entry: AgentEntry, processes: ProcessHost, baseDir: string): AgentSpec {
+  switch (entry.type) {
+    case "command":
+      return commandAgent(name, entry, { processes, baseDir });
+    case "module":
+      return moduleAgent(name, entry, { processes, baseDir });
+    case "echo":
+      return echoAgent(name, entry);
+    case "noop":
+      return noopAgent(name, entry);
+    case "scripted":
+      return scriptedAgent(name, { script: entry.script }, entry);
+  }
+}

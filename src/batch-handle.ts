@@ -1,0 +1,59 @@
+import { resultLine, type ResultLine } from "./batch/result-line.ts";
+import { TurnqError } from "./domain/error.ts";
+import type { BatchView, FollowOptions } from "./queue/batch-view.ts";
+import type { BatchCounts } from "./ledger/ledger.ts";
+import type { Retried } from "./queue/retry.ts";
+
+/** A batch's counts, and how many of its turns wait for the lease of a dead worker to end. */
+export interface BatchProgress extends BatchCounts {
+  readonly batch: string;
+  readonly overdue: number;
+}
+
+export interface ResultsOptions extends FollowOptions {
+  /** Whether a line holds the turn's messages. */
+  readonly messages?: boolean | undefined;
+}
+
+/** Turns that were submitted together, from any process. */
+export class Batch {
+  readonly id: string;
+  readonly #view: BatchView;
+  readonly #retryTurn: (turn: string, lane: string) => Promise<Retried>;
+
+  constructor(id: string, view: BatchView, retryTurn: (turn: string, lane: string) => Promise<Retried>) {
+    this.id = id;
+    this.#view = view;
+    this.#retryTurn = retryTurn;
+  }
+
+  /** Where the batch is. Throws `not_found`. */
+  async progress(): Promise<BatchProgress> {
+    const [counts, overdue] = await Promise.all([this.#view.counts(), this.#view.overdue()]);
+    if (counts === undefined) throw new TurnqError("not_found", "there is no such batch", { where: `batch ${this.id}` });
+    return { batch: this.id, overdue, ...counts };
+  }
+
+  /** True when any turn of it was ever submitted. */
+  async exists(): Promise<boolean> {
+    return (await this.#view.counts()) !== undefined;
+  }
+
+  /** The result lines of its settled turns in the order of settling; with `follow` until all are settled. */
+  async *results(options: ResultsOptions = {}): AsyncGenerator<ResultLine> {
+    for await (const { request, result } of this.#view.settled(options)) {
+      yield resultLine(request, result, options.messages === true ? { messages: result.messages } : {});
+    }
+  }
+
+  /** Opens a new generation of every turn that failed or expired; answers how many. Turns that are not settled stay as they are. */
+  async retry(): Promise<number> {
+    let retried = 0;
+    for await (const { turn, ledger } of this.#view.turns()) {
+      const row = await ledger.row(turn);
+      if (row?.outcome !== "failed" && row?.outcome !== "expired") continue;
+      if ((await this.#retryTurn(turn, ledger.lane)).kind === "opened") retried++;
+    }
+    return retried;
+  }
+}

@@ -1,0 +1,188 @@
+import { randomBytes } from "node:crypto";
+import type { FileHandle } from "node:fs/promises";
+import { mkdir, open, readdir, realpath, rename, stat, unlink } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { TurnqError, isTurnqError, messageOf } from "../domain/error.ts";
+import type { ResultLine } from "./result-line.ts";
+
+/** What waits in memory before `append` makes its caller wait, in bytes. */
+const PENDING_MAX_BYTES = 1024 * 1024;
+
+/**
+ * A file of result lines that only ever holds whole lines and each cell once. It remembers the ids
+ * of the turns in it, about 100 bytes each.
+ */
+export interface ResultsFile {
+  readonly path: string;
+  /** Cells in the file, those still on their way to it counted. */
+  readonly size: number;
+  /** False when the cell is there already. Resolves when more may be given; rejects when a line could not be written. */
+  append(line: ResultLine): Promise<boolean>;
+  /** Everything on the disk. May be called twice. Rejects when a line could not be written. */
+  close(): Promise<void>;
+}
+
+/**
+ * Writes `settled` (what the ledger holds) to a temporary file beside `path`, renames it to `path`,
+ * and goes on appending there. Until the rename the old file stands; whoever dies before it leaves
+ * the old one whole. What is not a regular file (a pipe, `/dev/stdout`) is written to as it is.
+ * Throws {@link TurnqError} `file` when the place cannot be written to.
+ */
+export async function openResultsFile(
+  path: string,
+  settled: AsyncIterable<ResultLine> | Iterable<ResultLine>,
+): Promise<ResultsFile> {
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    const target = await placeOf(path);
+    return target.special
+      ? await fill(new LineFile(path, await open(path, "a")), settled)
+      : await replace(path, target.real, settled);
+  } catch (error) {
+    if (isTurnqError(error)) throw error;
+    throw new TurnqError("file", `the results cannot be written: ${messageOf(error)}`, { where: path, cause: error });
+  }
+}
+
+/** Where a path leads: a link stays a link, and what it leads to is replaced. */
+async function placeOf(path: string): Promise<{ real: string; special: boolean }> {
+  try {
+    const real = await realpath(path);
+    return { real, special: !(await stat(real)).isFile() };
+  } catch (error) {
+    if (isMissing(error)) return { real: path, special: false };
+    throw error;
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "ENOENT";
+}
+
+async function replace(
+  path: string,
+  real: string,
+  settled: AsyncIterable<ResultLine> | Iterable<ResultLine>,
+): Promise<ResultsFile> {
+  await removeLeftOvers(real);
+  const temporary = join(dirname(real), `.${basename(real)}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`);
+  const lines = new LineFile(path, await open(temporary, "wx"));
+  try {
+    await fill(lines, settled);
+    await lines.flush(true);
+    await rename(temporary, real);
+  } catch (error) {
+    await lines.close().catch(() => undefined);
+    await unlink(temporary).catch(() => undefined);
+    throw error;
+  }
+  return lines;
+}
+
+async function fill(lines: LineFile, settled: AsyncIterable<ResultLine> | Iterable<ResultLine>): Promise<ResultsFile> {
+  for await (const line of settled) await lines.append(line);
+  return lines;
+}
+
+/** Temporary files of processes that died before the rename. */
+async function removeLeftOvers(real: string): Promise<void> {
+  const start = `.${basename(real)}.`;
+  for (const name of await readdir(dirname(real))) {
+    const [, pid] = name.startsWith(start) ? (/^(\d+)\.[0-9a-f]{8}\.tmp$/.exec(name.slice(start.length)) ?? []) : [];
+    if (pid !== undefined && !isAlive(Number(pid))) await unlink(join(dirname(real), name)).catch(() => undefined);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error instanceof Error && "code" in error && error.code === "EPERM";
+  }
+}
+
+class LineFile implements ResultsFile {
+  readonly path: string;
+  readonly #file: FileHandle;
+  readonly #turns = new Set<string>();
+  #pending: string[] = [];
+  #pendingBytes = 0;
+  #writing: Promise<void> = Promise.resolve();
+  #failure: TurnqError | undefined;
+  #closing: Promise<void> | undefined;
+
+  constructor(path: string, file: FileHandle) {
+    this.path = path;
+    this.#file = file;
+  }
+
+  get size(): number {
+    return this.#turns.size;
+  }
+
+  async append(line: ResultLine): Promise<boolean> {
+    if (this.#closing !== undefined) throw new TurnqError("closed", "the results file is closed", { where: this.path });
+    this.#throwFailure();
+    if (this.#turns.has(line.turn)) return false;
+    this.#turns.add(line.turn);
+    const text = `${JSON.stringify(line)}\n`;
+    this.#pending.push(text);
+    this.#pendingBytes += text.length;
+    const writing = this.#write();
+    if (this.#pendingBytes > PENDING_MAX_BYTES) await writing;
+    this.#throwFailure();
+    return true;
+  }
+
+  /** Everything given so far is in the file, with `sync` also on the disk. Rejects when it is not. */
+  async flush(sync = false): Promise<void> {
+    await this.#write();
+    this.#throwFailure();
+    // A pipe has no disk to be on.
+    if (sync && (await this.#file.stat()).isFile()) await this.#file.sync();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    try {
+      await this.flush(true);
+    } finally {
+      await this.#file.close();
+    }
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  /** One write at a time; lines that come meanwhile go together into the next. Never rejects: the failure is kept. */
+  #write(): Promise<void> {
+    this.#writing = this.#writing.then(() => this.#writePending());
+    return this.#writing;
+  }
+
+  async #writePending(): Promise<void> {
+    if (this.#pending.length === 0 || this.#failure !== undefined) return;
+    const text = this.#pending.join("");
+    this.#pending = [];
+    this.#pendingBytes = 0;
+    let before: number | undefined;
+    try {
+      const facts = await this.#file.stat();
+      before = facts.isFile() ? facts.size : undefined;
+      await this.#file.appendFile(text);
+    } catch (error) {
+      this.#failure = new TurnqError("file", `the results cannot be written: ${messageOf(error)}`, {
+        where: this.path,
+        cause: error,
+      });
+      // A full disk may have taken half a line.
+      if (before !== undefined) await this.#file.truncate(before).catch(() => undefined);
+    }
+  }
+}

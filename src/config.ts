@@ -1,0 +1,132 @@
+import { readFile } from "node:fs/promises";
+import { dirname, extname, resolve } from "node:path";
+import { createJiti } from "jiti";
+import { lilconfig } from "lilconfig";
+import { z } from "zod";
+import { CommandConfig } from "./agents/command/command-config.ts";
+import { ModuleConfig } from "./agents/module/module-config.ts";
+import { ScriptedConfig } from "./agents/scripted/script.ts";
+import { TurnqError, messageOf } from "./domain/error.ts";
+import { deepFreeze } from "./domain/freeze.ts";
+import { Name } from "./domain/id.ts";
+import { LimitsInput, RetryInput } from "./domain/limits.ts";
+
+const placed = { lane: Name.optional(), limits: LimitsInput.optional(), retry: RetryInput.optional() };
+
+/** An agent as a configuration describes it; `type` says which. */
+export const AgentEntry = z.discriminatedUnion("type", [
+  CommandConfig,
+  ModuleConfig,
+  z.strictObject({ type: z.literal("echo"), ...placed }),
+  z.strictObject({ type: z.literal("noop"), ...placed }),
+  z.strictObject({ type: z.literal("scripted"), ...ScriptedConfig.shape, ...placed }),
+]);
+export type AgentEntry = z.infer<typeof AgentEntry>;
+
+/** What is set for a lane: turns at once over all workers. */
+export const LaneEntry = z.strictObject({ concurrency: z.number().int().min(1).optional() });
+
+/** A configuration file. */
+export const ConfigFile = z.strictObject({
+  $schema: z.string().optional(),
+  agents: z.record(Name, AgentEntry).default({}),
+  lanes: z.record(Name, LaneEntry).default({}),
+});
+export type ConfigFile = z.infer<typeof ConfigFile>;
+
+/** The configuration that holds: what the file says, and where it is. */
+export interface Config extends Readonly<ConfigFile> {
+  /** Undefined when there is no file. */
+  readonly file: string | undefined;
+  /** What relative paths in it stand on: the file's folder, else the working folder. */
+  readonly baseDir: string;
+}
+
+/** What turnq reads of the environment; all else of it is only passed on to agents, by allow-list. */
+export interface Settings {
+  /** `REDIS_URL`; without it the embedded Redis is used. */
+  readonly redisUrl: string | undefined;
+  /** `TURNQ_REDIS_SERVER`: the redis-server to use for the embedded one. */
+  readonly redisServer: string | undefined;
+  /** `TURNQ_LOG_LEVEL`: pino's levels and `silent`; `warn` unless set. */
+  readonly logLevel: string;
+  readonly path: string | undefined;
+}
+
+const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
+
+/** Reads the settings from an environment. Throws `config`. */
+export function settingsOf(env: Readonly<Record<string, string | undefined>>): Settings {
+  const logLevel = env["TURNQ_LOG_LEVEL"] ?? "warn";
+  if (!LEVELS.includes(logLevel)) {
+    throw new TurnqError("config", `"${logLevel}" is no log level`, { where: "TURNQ_LOG_LEVEL", hint: `Use one of ${LEVELS.join(", ")}.` });
+  }
+  const text = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
+  return Object.freeze({ redisUrl: text("REDIS_URL"), redisServer: text("TURNQ_REDIS_SERVER"), logLevel, path: env["PATH"] });
+}
+
+/** The environment of this process; nothing else reads it. */
+export function processEnvironment(): Readonly<Record<string, string | undefined>> {
+  return process.env;
+}
+
+const NAMES = ["ts", "mts", "mjs", "js", "json"].map((extension) => `turnq.config.${extension}`);
+
+export interface LoadOptions {
+  /** The file; searched for from `cwd` upwards when not given. */
+  readonly file?: string | undefined;
+  readonly cwd: string;
+  /** Fills `${NAME}` in texts. */
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** Loads and checks the configuration. Throws `config`, naming the file and the field. */
+export async function loadConfig(options: LoadOptions): Promise<Config> {
+  const search = lilconfig("turnq", { searchPlaces: NAMES, loaders: { ".ts": importFile, ".mts": importFile, ".mjs": importFile, ".js": importFile, ".json": readJson } });
+  const found = options.file === undefined ? await search.search(options.cwd) : await loadFile(resolve(options.cwd, options.file));
+  if (found === null) return deepFreeze({ file: undefined, baseDir: options.cwd, agents: {}, lanes: {} });
+  const content = checkConfig(fillIn(found.config, options.env, found.filepath), found.filepath);
+  return deepFreeze({ ...content, file: found.filepath, baseDir: dirname(found.filepath) });
+}
+
+async function loadFile(file: string): Promise<{ readonly config: unknown; readonly filepath: string }> {
+  return { filepath: file, config: extname(file) === ".json" ? await readJson(file) : await importFile(file) };
+}
+
+async function readJson(file: string): Promise<unknown> {
+  try {
+    return JSON.parse(await readFile(file, "utf8"));
+  } catch (error) {
+    throw new TurnqError("config", `cannot be read: ${messageOf(error)}`, { where: file, cause: error });
+  }
+}
+
+async function importFile(file: string): Promise<unknown> {
+  try {
+    return await createJiti(import.meta.url).import(file, { default: true });
+  } catch (error) {
+    throw new TurnqError("config", `cannot be loaded: ${messageOf(error)}`, { where: file, cause: error });
+  }
+}
+
+/** Checks the content of a configuration. Throws `config` with every problem, by field. */
+export function checkConfig(content: unknown, where: string): ConfigFile {
+  const parsed = ConfigFile.safeParse(content);
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map((issue) => `${issue.path.length === 0 ? "" : `${issue.path.join(".")}: `}${issue.message}`);
+  throw new TurnqError("config", problems.join("; "), { where });
+}
+
+/** Replaces `${NAME}` in every text by the environment's value. */
+function fillIn(value: unknown, env: LoadOptions["env"], where: string): unknown {
+  if (typeof value === "string") {
+    return value.replaceAll(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (_whole, name: string) => {
+      const found = env[name];
+      if (found === undefined) throw new TurnqError("config", `\${${name}} is not set in the environment`, { where });
+      return found;
+    });
+  }
+  if (Array.isArray(value)) return value.map((item) => fillIn(item, env, where));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, fillIn(item, env, where)]));
+}

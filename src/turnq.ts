@@ -1,0 +1,227 @@
+import type { Redis } from "ioredis";
+import type { AgentLike } from "./app.ts";
+import { Batch } from "./batch-handle.ts";
+import type { CheckType } from "./domain/check.ts";
+import { TurnqError } from "./domain/error.ts";
+import { TurnRequest } from "./domain/turn-request.ts";
+import { problemsOf, problemText } from "./batch/problem.ts";
+import { requestsOfObjects } from "./batch/input.ts";
+import type { AgentDirectory, CellOptions } from "./batch/cells.ts";
+import { REQUEST_KEYS } from "./domain/turn-request.ts";
+import { BatchView } from "./queue/batch-view.ts";
+import type { Directory } from "./queue/directory.ts";
+import type { LaneSet } from "./queue/lane-set.ts";
+import type { Producer, Submitted } from "./queue/producer.ts";
+import { retryTurn, type Retried } from "./queue/retry.ts";
+import type { SettledWatch } from "./queue/settled-watch.ts";
+import { TurnHandle } from "./queue/turn-handle.ts";
+import type { CloseReport, TurnWorker } from "./queue/worker.ts";
+import { redisError } from "./redis/connection.ts";
+
+export interface WorkerOptions {
+  /** The agents to run; those that openTurnq was given unless said. */
+  readonly agents?: readonly AgentLike[] | undefined;
+  /** Turns at once, over all lanes; 10 unless given. */
+  readonly concurrency?: number | undefined;
+  /** Turns at once over all workers, by lane. */
+  readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
+}
+
+export interface SubmitManyOptions {
+  /** The batch's id; the same id again completes it. */
+  readonly batch: string;
+  /** The agents of every item that names none. */
+  readonly agents?: readonly string[] | undefined;
+  /** Repeats of every sample; 1 unless given. */
+  readonly epochs?: number | undefined;
+  /** The check of every item that has none. */
+  readonly expect?: CheckType | undefined;
+}
+
+/** What turnq is made of; see app.ts. */
+export interface Parts {
+  readonly redis: Redis;
+  readonly lanes: LaneSet;
+  readonly directory: Directory;
+  readonly watch: SettledWatch;
+  readonly producer: Producer;
+  readonly openWorker: (options: WorkerOptions) => Promise<{ readonly inner: TurnWorker; readonly redis: Redis }>;
+  readonly closeProcesses: () => Promise<void>;
+}
+
+/** A store of turns, open in this process. */
+export class Turnq {
+  readonly #parts: Parts;
+  readonly #workers = new Set<WorkerHandle>();
+  #closed: Promise<void> | undefined;
+
+  constructor(parts: Parts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Stores a turn; when it answers, the turn is durable. Throws `invalid_request`, `unknown_agent`,
+   * `unsupported`, `id_conflict`, `session_lane`, `redis_unreachable`; nothing is stored then.
+   */
+  async submit(request: TurnRequest): Promise<TurnHandle> {
+    const checked = checkedRequest(request);
+    await this.#know(checked.agent);
+    const { id, lane, duplicate } = await this.#asked(() => this.#parts.producer.submit(checked));
+    return this.#handle(lane, id, duplicate);
+  }
+
+  /**
+   * Stores a stream of requests as a batch, each for each agent and epoch, in bounded memory. At an
+   * item that is wrong it throws `invalid_input`: what came before is stored, and submitting the
+   * batch again completes it.
+   */
+  async submitMany(items: AsyncIterable<unknown> | Iterable<unknown>, options: SubmitManyOptions): Promise<Batch> {
+    const { batch, agents = [], epochs = 1, expect } = options;
+    await this.#parts.directory.refresh();
+    const cells: CellOptions = { batch, agents, epochs, expect, directory: this.agentDirectory(agents) };
+    for await (const _stored of this.store(requestsOfObjects(items, cells)));
+    return this.batch(batch);
+  }
+
+  /** Stores requests that are checked already, chunk by chunk, and tells what became of each. */
+  async *store(requests: AsyncIterable<TurnRequest>): AsyncGenerator<Submitted[]> {
+    try {
+      yield* this.#parts.producer.submitMany(requests);
+    } catch (error) {
+      throw asTurnqError(error, this.#parts.redis);
+    }
+  }
+
+  /** Ids among these requests that are taken by other content. */
+  conflicts(requests: readonly TurnRequest[]): Promise<string[]> {
+    return this.#asked(() => this.#parts.producer.conflicts(requests));
+  }
+
+  /** The agents that are known here, for a check of input. Where none is known, those that are asked for pass. */
+  agentDirectory(asked: readonly string[] = []): AgentDirectory {
+    const { directory } = this.#parts;
+    const known = directory.names();
+    return {
+      names: () => (known.length === 0 ? [...asked] : known),
+      problem: (agent, request) => directory.problem(agent, request),
+      lane: (agent, request) => request.lane ?? directory.find(agent)?.lane ?? agent,
+    };
+  }
+
+  /** Reads anew which agents workers have published. */
+  refreshAgents(): Promise<void> {
+    return this.#asked(() => this.#parts.directory.refresh());
+  }
+
+  /** A turn by its id, from any process. Throws `not_found`, or `ambiguous` when two lanes have it. */
+  async turn(id: string, options: { readonly lane?: string | undefined } = {}): Promise<TurnHandle> {
+    const { lanes } = this.#parts;
+    const names = options.lane === undefined ? await this.#asked(() => lanes.names()) : [options.lane];
+    const rows = await this.#asked(() => Promise.all(names.map((name) => lanes.get(name).ledger.row(id))));
+    const [row, other] = rows.filter((found) => found !== undefined);
+    if (row === undefined) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${id}` });
+    if (other !== undefined) {
+      throw new TurnqError("ambiguous", `lanes ${row.lane} and ${other.lane} both have this turn`, { where: `turn ${id}`, hint: "Name the lane." });
+    }
+    return this.#handle(row.lane, id, false);
+  }
+
+  /** A batch by its id; nothing is asked of Redis yet. */
+  batch(id: string): Batch {
+    const { lanes } = this.#parts;
+    return new Batch(id, new BatchView(lanes, id), (turn, lane) => this.#retry(turn, lane));
+  }
+
+  /** A worker; it takes no turn before `start`. */
+  worker(options: WorkerOptions = {}): WorkerHandle {
+    const worker = new WorkerHandle(() => this.#parts.openWorker(options));
+    this.#workers.add(worker);
+    return worker;
+  }
+
+  /** Closes workers that are still open, then the connections. The store stays. */
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.close()));
+    await this.#parts.closeProcesses();
+    this.#parts.watch.close();
+    await this.#parts.lanes.close().catch(() => undefined);
+    this.#parts.redis.disconnect();
+  }
+
+  #retry(turn: string, lane: string): Promise<Retried> {
+    return this.#asked(() => retryTurn(this.#parts.lanes.get(lane), turn));
+  }
+
+  #handle(lane: string, id: string, duplicate: boolean): TurnHandle {
+    return new TurnHandle(this.#parts.lanes.get(lane).ledger, this.#parts.watch, id, duplicate);
+  }
+
+  /** Looks once more when the agent is not known yet: a worker may have published it since. */
+  async #know(agent: string): Promise<void> {
+    if (this.#parts.directory.find(agent) === undefined) await this.refreshAgents();
+  }
+
+  async #asked<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      throw asTurnqError(error, this.#parts.redis);
+    }
+  }
+}
+
+/** A worker of this process. Start and close may be called more than once. */
+export class WorkerHandle {
+  readonly #open: () => Promise<{ readonly inner: TurnWorker; readonly redis: Redis }>;
+  #opened: Promise<{ readonly inner: TurnWorker; readonly redis: Redis }> | undefined;
+  #closed: Promise<CloseReport> | undefined;
+
+  constructor(open: () => Promise<{ readonly inner: TurnWorker; readonly redis: Redis }>) {
+    this.#open = open;
+  }
+
+  /** Takes turns from now on. Throws `redis_unreachable`. */
+  async start(): Promise<void> {
+    if (this.#closed !== undefined) throw new TurnqError("closed", "the worker has been closed");
+    this.#opened ??= this.#open();
+    const { inner } = await this.#opened;
+    await inner.start();
+  }
+
+  /** Takes no more, stops what runs, hands it back; ends within `limitMs`, 25 s unless given. */
+  close(options: { readonly limitMs?: number | undefined } = {}): Promise<CloseReport> {
+    this.#closed ??= this.#close(options.limitMs ?? 25_000);
+    return this.#closed;
+  }
+
+  async #close(limitMs: number): Promise<CloseReport> {
+    if (this.#opened === undefined) return { complete: true, abandoned: 0 };
+    const { inner, redis } = await this.#opened;
+    const report = await inner.close({ limitMs });
+    redis.disconnect();
+    return report;
+  }
+
+  /** Kills what runs at once; `close` then ends soon. */
+  async force(): Promise<void> {
+    if (this.#opened !== undefined) (await this.#opened).inner.force();
+  }
+}
+
+function checkedRequest(request: unknown): TurnRequest {
+  const parsed = TurnRequest.safeParse(request);
+  if (parsed.success) return parsed.data;
+  const problems = problemsOf(parsed.error, request, REQUEST_KEYS);
+  throw new TurnqError("invalid_request", problems.map(({ field, message }) => (field === undefined ? message : `${field}: ${message}`)).join("; "));
+}
+
+function asTurnqError(error: unknown, redis: Redis): unknown {
+  const name = error instanceof Error ? error.constructor.name : "";
+  const fromRedis = name === "ReplyError" || name === "MaxRetriesPerRequestError" || /Stream isn't writeable|Connection is closed|Command timed out|ECONN/.test(String(error));
+  return fromRedis ? redisError(error, redis) : error;
+}

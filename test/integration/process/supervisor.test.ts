@@ -1,0 +1,90 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { markText } from "../../../src/process/mark.ts";
+import { createProcessHost } from "../../../src/process/process-host.ts";
+import { isWorkerAlive, workerId, workerLiveness } from "../../../src/process/worker-id.ts";
+import { alive, isAlive, until } from "./machine.ts";
+
+const WORKER = fileURLToPath(new URL("../../fixtures/process/worker.mjs", import.meta.url));
+
+interface Told {
+  readonly worker: string;
+  readonly pid: number;
+  readonly supervisor: number;
+}
+
+let store: string;
+const started: ChildProcess[] = [];
+
+beforeEach(() => {
+  store = `test-${randomUUID()}`;
+});
+
+afterEach(async () => {
+  for (const child of started.splice(0)) child.kill("SIGKILL");
+  await until("nothing of the store is alive", () => alive({ store }).length === 0);
+});
+
+async function startWorker(mode: string, dueMs?: number): Promise<{ child: ChildProcess; told: Told }> {
+  const args = [WORKER, store, mode, ...(dueMs === undefined ? [] : [String(dueMs)])];
+  const child = spawn(process.execPath, args, { detached: true, stdio: ["ignore", "pipe", "inherit"] });
+  started.push(child);
+  let text = "";
+  child.stdout?.on("data", (chunk: Buffer) => (text += chunk.toString()));
+  await until("the worker is up", () => text.includes("\n"));
+  return { child, told: JSON.parse(text) as Told };
+}
+
+describe("the supervisor", () => {
+  it("kill -9 of the worker and its whole group leaves nothing alive, escaped grandchildren included", async () => {
+    const { child, told } = await startWorker("wait");
+    await until("the grandchild", () => alive({ store }).length === 2);
+    expect(isWorkerAlive(told.worker)).toBe(true);
+    process.kill(-(child.pid ?? 0), "SIGKILL");
+    await until("all of it is dead", () => alive({ store }).length === 0);
+    await until("the supervisor has ended", () => !isAlive(told.supervisor));
+    expect(workerLiveness(told.worker)).toBe("dead");
+  });
+
+  it("keeps the deadline when the worker's loop is blocked", async () => {
+    const { told, child } = await startWorker("block", 1500);
+    await until("the program and its grandchild are dead", () => alive({ store }).length === 0);
+    expect(isAlive(told.pid)).toBe(false);
+    expect(isAlive(child.pid ?? 0)).toBe(true);
+  });
+
+  it("ignores the signals that end a worker", async () => {
+    const { told } = await startWorker("wait");
+    for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.kill(told.supervisor, name);
+    await until("the grandchild", () => alive({ store }).length === 2);
+    process.kill(told.supervisor, 0);
+    expect(isAlive(told.supervisor)).toBe(true);
+  });
+
+  it("is started again when it dies, and knows all that it is to watch", async () => {
+    let restarts = 0;
+    const worker = workerId();
+    const host = createProcessHost({ store, worker, env: process.env, onSupervisorRestart: () => (restarts += 1) });
+    try {
+      const program = host.spawn({
+        command: [process.execPath, "-e", "setInterval(() => {}, 1000)"],
+        cwd: "/",
+        env: host.allowedEnv(),
+        mark: markText({ store, lane: "l", turn: "t", attempt: 1, worker }),
+        stdin: "ignore",
+        deadlineAt: Date.now() + 4000,
+      });
+      for (const stream of [program.stdout, program.stderr]) stream.resume();
+      const first = host.supervisorPid ?? 0;
+      process.kill(first, "SIGKILL");
+      await until("another supervisor", () => host.supervisorPid !== undefined && host.supervisorPid !== first);
+      expect(restarts).toBe(1);
+      // Nobody but the supervisor ends it.
+      expect(await program.ended).toMatchObject({ signal: "SIGKILL" });
+    } finally {
+      await host.close();
+    }
+  });
+});
