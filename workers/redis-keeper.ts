@@ -34,3 +34,5 @@ try {
   log(messageOf(error));
   process.exitCode = 1;
 }
+// Closed connections linger for seconds, and whoever waits for the keeper's lock waits for its end.
+process.exit();

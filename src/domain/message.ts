@@ -1,12 +1,18 @@
 import { z } from "zod";
-import { Json, JsonObject } from "./json.ts";
+import { Json } from "./json.ts";
 import { Usage } from "./usage.ts";
 
 /** A part that is not text. A check only: nothing is copied, so that it passes through as it is, whatever its keys. */
-const OtherPart = z.custom<{ type: string; [key: string]: unknown }>((value) => {
-  const object = JsonObject.safeParse(value);
-  return object.success && typeof object.data.type === "string" && object.data.type !== "text";
-}, "must be a part: an object of JSON values with a `type`; of type text it holds only `type` and `text`, which is text");
+const OtherPart = z.custom<{ type: string; [key: string]: unknown }>(
+  (value) =>
+    typeof value === "object" &&
+    value !== null &&
+    "type" in value &&
+    typeof value.type === "string" &&
+    value.type !== "text" &&
+    Object.values(value).every((item) => item === undefined || Json.safeParse(item).success),
+  "must be a part: an object of JSON values with a `type`; of type text it holds only `type` and `text`, which is text",
+);
 
 /** One part of a message. Other kinds than text pass through as they are. */
 export const Part = z.union([z.strictObject({ type: z.literal("text"), text: z.string() }), OtherPart]);

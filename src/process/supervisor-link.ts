@@ -17,7 +17,7 @@ export interface SupervisorLinkOptions {
   readonly onRestart?: (() => void) | undefined;
 }
 
-/** A supervisor that dies sooner than this after its start is not started again at once. */
+/** One that dies sooner than this after its start, as the one before did, is not started again at once. */
 const SHORT_LIFE_MS = 1000;
 const RESTART_DELAY_MS = 500;
 /** How long `close` gives the supervisor to sweep and end. */
@@ -34,6 +34,7 @@ export class SupervisorLink {
   #nextId = 1;
   #child: ChildProcess | undefined;
   #startedAt = 0;
+  #shortLives = 0;
   #retry: NodeJS.Timeout | undefined;
   #closed = false;
 
@@ -111,7 +112,8 @@ export class SupervisorLink {
     child.stdin?.destroy();
     if (this.#closed || this.#watches.size === 0) return;
     this.#options.onRestart?.();
-    if (performance.now() - this.#startedAt > SHORT_LIFE_MS) this.#start();
+    this.#shortLives = performance.now() - this.#startedAt < SHORT_LIFE_MS ? this.#shortLives + 1 : 0;
+    if (this.#shortLives <= 1) this.#start();
     else {
       clearTimeout(this.#retry);
       this.#retry = setTimeout(() => this.#start(), RESTART_DELAY_MS).unref();

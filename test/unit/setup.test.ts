@@ -1,10 +1,11 @@
 import { execFile, spawnSync } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { z } from "zod";
 
 const SETUP = join(process.cwd(), "scripts/setup.mjs");
 let dir = "";
@@ -135,6 +136,27 @@ test("elsewhere it names what to type and exits 1; with REDIS_URL it goes on", a
   expect(without.output).toContain("docker compose up -d");
   const withUrl = setup(redisOnly(), { REDIS_URL: "redis://127.0.0.1:6379" });
   expect(withUrl).toMatchObject({ status: 0, output: expect.stringContaining("REDIS_URL is used") });
+});
+
+test("the lock file names every package that another one wants: npm ci refuses it otherwise", () => {
+  const Lock = z.object({
+    packages: z.record(
+      z.string(),
+      z.object({
+        version: z.string().optional(),
+        dependencies: z.record(z.string(), z.string()).optional(),
+        optionalDependencies: z.record(z.string(), z.string()).optional(),
+      }),
+    ),
+  });
+  const { packages } = Lock.parse(JSON.parse(readFileSync("package-lock.json", "utf8")));
+  const names = new Set(Object.keys(packages).map((path) => path.slice(path.lastIndexOf("node_modules/") + 13)));
+  const wanted = Object.values(packages).flatMap((entry) => [
+    ...Object.keys(entry.dependencies ?? {}),
+    ...Object.keys(entry.optionalDependencies ?? {}),
+  ]);
+  expect([...new Set(wanted)].filter((name) => !names.has(name))).toEqual([]);
+  expect(Object.entries(packages).filter(([, entry]) => entry.version === undefined)).toEqual([]);
 });
 
 test("bad usage exits 2", () => {

@@ -1,4 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
 import { appendFileSync, existsSync, writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { TurnqError } from "../../domain/error.ts";
@@ -31,12 +32,16 @@ export class ScriptedAgent extends Agent<ScriptedConfig> {
     for (const { pid } of this.#children) {
       if (pid !== undefined) killGroup(pid);
     }
-    this.#children.clear();
     super.killSync();
   }
 
+  override async kill(): Promise<void> {
+    await super.kill();
+    await Promise.all([...this.#children].map(async (child) => await once(child, "exit")));
+  }
+
   override async stop(): Promise<void> {
-    this.killSync();
+    await this.kill();
     await super.stop();
   }
 
@@ -124,9 +129,10 @@ export class ScriptedAgent extends Agent<ScriptedConfig> {
       detached: true,
       stdio: "ignore",
     });
-    child.on("error", () => undefined);
-    child.unref();
-    if (escape !== true) this.#children.add(child);
+    const forget = (): unknown => this.#children.delete(child);
+    child.once("error", forget);
+    if (escape === true) child.unref();
+    else this.#children.add(child.once("exit", forget));
     if (pidFile !== undefined) writeFileSync(pidFile, String(child.pid));
   }
 

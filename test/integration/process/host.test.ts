@@ -133,8 +133,8 @@ describe("a supervised program", () => {
     const file = join(folder, "lock");
     const program = node(`
       const { spawn } = require("node:child_process");
-      const code = "setInterval(() => require('node:fs').appendFileSync(" + JSON.stringify(JSON.stringify(${JSON.stringify(file)})) + ", 'x'), 1)";
-      spawn(process.execPath, ["-e", code], { detached: true, stdio: "ignore" });
+      const code = "setInterval(() => require('node:fs').appendFileSync(process.argv[1], 'x'), 1)";
+      spawn(process.execPath, ["-e", code, ${JSON.stringify(file)}], { detached: true, stdio: "ignore" });
       process.on("SIGTERM", () => {});
       ${HANG}
     `);

@@ -1,5 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { constants } from "node:os";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { markText } from "../../../src/process/mark.ts";
@@ -26,6 +28,20 @@ afterEach(async () => {
   for (const child of started.splice(0)) child.kill("SIGKILL");
   await until("nothing of the store is alive", () => alive({ store }).length === 0);
 });
+
+/** A set of signals that /proc/PID/status shows, as bits. */
+function signals(pid: number, field: string): bigint {
+  const hex = new RegExp(`^${field}:\\s*([0-9a-f]+)$`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  return BigInt(`0x${hex ?? "0"}`);
+}
+
+function handles(pid: number, number: number): boolean {
+  return (signals(pid, "SigCgt") & (1n << BigInt(number - 1))) !== 0n;
+}
+
+function pending(pid: number): boolean {
+  return signals(pid, "ShdPnd") !== 0n;
+}
 
 async function startWorker(mode: string, dueMs?: number): Promise<{ child: ChildProcess; told: Told }> {
   const args = [WORKER, store, mode, ...(dueMs === undefined ? [] : [String(dueMs)])];
@@ -57,9 +73,11 @@ describe("the supervisor", () => {
 
   it("ignores the signals that end a worker", async () => {
     const { told } = await startWorker("wait");
-    for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.kill(told.supervisor, name);
-    await until("the grandchild", () => alive({ store }).length === 2);
-    process.kill(told.supervisor, 0);
+    const { SIGINT, SIGTERM, SIGHUP } = constants.signals;
+    const all = [SIGINT, SIGTERM, SIGHUP];
+    await until("its handlers", () => all.every((number) => handles(told.supervisor, number)));
+    for (const number of all) process.kill(told.supervisor, number);
+    await until("the signals were delivered", () => !pending(told.supervisor));
     expect(isAlive(told.supervisor)).toBe(true);
   });
 
