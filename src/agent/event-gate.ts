@@ -70,7 +70,7 @@ export class EventGate {
     const thread = this.#threadOf(event);
     if (thread === undefined) return;
     this.open(event.type === "agent_start" ? event : undefined);
-    if (event.type !== "agent_start") this.#pass(event, thread);
+    if (event.type !== "agent_start") this.#pass(placed(event, thread), thread);
   }
 
   /** Ends every open tool, nested agent and step, as befits an attempt that ended with `status`. */
@@ -188,6 +188,14 @@ export class EventGate {
       // see the constructor
     }
   }
+}
+
+/** The event with the thread's ids and no others. */
+function placed<T extends Threaded>(event: T, thread: Thread): T {
+  const { threadId, parentThreadId } = thread.place;
+  if (event.threadId === threadId && event.parentThreadId === parentThreadId) return event;
+  const { threadId: _id, parentThreadId: _parent, ...plain } = event;
+  return { ...plain, ...thread.place } as T;
 }
 
 function newThread(place: Thread["place"]): Thread {

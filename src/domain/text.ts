@@ -20,6 +20,6 @@ export function tailText(text: string, max: number): string {
   const safe = wellFormed(text);
   if (safe.length <= max) return safe;
   if (max < 1) return "";
-  const tail = safe.slice(safe.length - max - 1);
+  const tail = safe.slice(safe.length - (max - 1));
   return `…${tail.isWellFormed() ? tail : tail.slice(1)}`;
 }

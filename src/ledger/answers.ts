@@ -1,6 +1,9 @@
 import { decode } from "./codec.ts";
 import type { Begun, ClosedAttempt, TurnFacts } from "./ledger.ts";
 import type { Message } from "../domain/message.ts";
+import { messageOf } from "../domain/error.ts";
+import { resolveLimits, resolveRetry } from "../domain/limits.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
 import type { Usage } from "../domain/usage.ts";
 
 /** A reply of a script: bytes, numbers and lists of them. */
@@ -40,15 +43,28 @@ function run(turn: string, rest: Reply[]): Begun {
   const [attempt, ...facts] = rest;
   const [request, attempts, iteration, messages] = facts.slice(8);
   if (!Buffer.isBuffer(request)) throw new Error(`turn ${turn} has no request`);
+  const plain = factsOf(turn, facts.slice(0, 8).map(text), request, list(attempts).map(text));
+  const history = readable(() => list(messages).flatMap((bytes) => messagesIn(bytes, turn)));
   return {
     kind: "run",
     attempt: Number(attempt),
-    facts: factsOf(turn, facts.slice(0, 8).map(text), request, list(attempts).map(text)),
+    facts: history.problem === undefined ? plain : { ...plain, unreadable: history.problem },
     iteration: Number(iteration),
-    history: list(messages).flatMap((bytes): Message[] =>
-      Buffer.isBuffer(bytes) ? decode("messages", bytes, `the session of turn ${turn}`).messages : [],
-    ),
+    history: history.value ?? [],
   };
+}
+
+function messagesIn(bytes: Reply, turn: string): Message[] {
+  return Buffer.isBuffer(bytes) ? decode("messages", bytes, `the session of turn ${turn}`).messages : [];
+}
+
+/** One turn whose stored values are corrupt must end with that, and not stop the others. */
+function readable<T>(read: () => T): { readonly value?: T; readonly problem?: string } {
+  try {
+    return { value: read() };
+  } catch (error) {
+    return { problem: messageOf(error) };
+  }
 }
 
 /**
@@ -57,8 +73,10 @@ function run(turn: string, rest: Reply[]): Begun {
  */
 export function factsOf(turn: string, row: readonly (string | null)[], request: Buffer, attempts: readonly string[]): TurnFacts {
   const [generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt] = row.map(Number);
+  const stored = readable(() => decode("request", request, `turn ${turn}`));
   return {
-    request: decode("request", request, `turn ${turn}`),
+    request: stored.value ?? unreadableRequest(turn),
+    ...(stored.problem === undefined ? {} : { unreadable: stored.problem }),
     generation: generation ?? 1,
     firstAttempt: firstAttempt ?? 1,
     spent: spent ?? 0,
@@ -69,6 +87,11 @@ export function factsOf(turn: string, row: readonly (string | null)[], request: 
     startedAt: startedAt ?? 0,
     attempts: closedAttempts(attempts),
   };
+}
+
+/** Stands for a request that cannot be read. */
+export function unreadableRequest(turn: string): StoredRequest {
+  return { v: 1, id: turn, agent: "unreadable", lane: "unreadable", input: "", limits: resolveLimits(), retry: resolveRetry() };
 }
 
 /** Closed attempts of a turn from its hash (field, value, field, value …), in order. */

@@ -20,6 +20,8 @@ export interface Delivery {
 /** What earlier attempts of a turn left, and the request: all that an attempt and its Result are built from. */
 export interface TurnFacts {
   readonly request: StoredRequest;
+  /** Why the stored request or the session cannot be read; `request` is then no more than the turn's id. */
+  readonly unreadable?: string | undefined;
   readonly generation: number;
   /** Number of this generation's first attempt. */
   readonly firstAttempt: number;
@@ -164,6 +166,8 @@ export interface LaneLedger {
   row(turn: string): Promise<TurnRow | undefined>;
   rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]>;
   request(turn: string): Promise<StoredRequest | undefined>;
+  /** Requests that cannot be read hold no more than the id and the row's cell. */
+  requests(turns: readonly string[]): Promise<readonly (StoredRequest | undefined)[]>;
   result(turn: string, generation: number): Promise<TurnResult | undefined>;
   results(turns: readonly { readonly turn: string; readonly generation: number }[]): Promise<readonly (TurnResult | undefined)[]>;
   attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined>;

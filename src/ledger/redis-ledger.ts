@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { decode, encode } from "./codec.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
 import { jobId, laneKey, laneTag, settledChannel } from "./keys.ts";
-import { begunOf, factsOf } from "./answers.ts";
+import { begunOf, factsOf, unreadableRequest } from "./answers.ts";
 import { closeArguments, settleArguments } from "./arguments.ts";
 import { batchCountsOf, rowOf } from "./rows.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
@@ -114,6 +114,28 @@ class RedisLaneLedger implements LaneLedger {
   async request(turn: string): Promise<StoredRequest | undefined> {
     const bytes = await this.#redis.getBuffer(this.#key("request", turn));
     return bytes === null ? undefined : decode("request", bytes, `turn ${turn}`);
+  }
+
+  async requests(turns: readonly string[]): Promise<readonly (StoredRequest | undefined)[]> {
+    if (turns.length === 0) return [];
+    const found = await this.#redis.mgetBuffer(...turns.map((turn) => this.#key("request", turn)));
+    return Promise.all(
+      turns.map((turn, i) => {
+        const bytes = found[i];
+        return bytes === null || bytes === undefined ? undefined : this.#requestOr(turn, bytes);
+      }),
+    );
+  }
+
+  async #requestOr(turn: string, bytes: Buffer): Promise<StoredRequest> {
+    try {
+      return decode("request", bytes, `turn ${turn}`);
+    } catch {
+      const row = await this.row(turn);
+      const { batch, sample, epoch, agent = "unreadable" } = row ?? {};
+      const cell = batch === undefined || sample === undefined || epoch === undefined ? {} : { batch: { id: batch, sample, epoch } };
+      return { ...unreadableRequest(turn), agent, lane: this.lane, ...cell };
+    }
   }
 
   async result(turn: string, generation: number): Promise<TurnResult | undefined> {

@@ -82,9 +82,9 @@ export class BatchView {
     const rows = (await ledger.rows(turns)).filter((row) => row?.state === "settled");
     const settled = rows.flatMap((row) => (row === undefined ? [] : [{ turn: row.id, generation: row.generation }]));
     const results = await ledger.results(settled);
-    for (const [i, { turn }] of settled.entries()) {
-      const result = results[i];
-      const request = await ledger.request(turn);
+    const requests = await ledger.requests(settled.map(({ turn }) => turn));
+    for (const [i, result] of results.entries()) {
+      const request = requests[i];
       if (result !== undefined && request !== undefined) yield { request, result };
     }
   }

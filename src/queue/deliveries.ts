@@ -12,7 +12,7 @@ import { untilAnswered } from "./patience.ts";
 import { runBegun } from "./run-attempt.ts";
 import { parkedMs } from "./submit-chunk.ts";
 import type { Slots } from "./slots.ts";
-import { dataWithCrashed, tell } from "./tell.ts";
+import { TurnFailed, dataWithCrashed, tell } from "./tell.ts";
 import type { LaneContext } from "./worker-context.ts";
 
 /** How long a job waits whose agent this worker does not know, in ms. */
@@ -46,6 +46,11 @@ export class Deliveries {
     try {
       if (this.#lane.worker.closing.aborted) return await this.#handBack(job, token);
       return await this.#alone(turnOfJob(job.id ?? ""), () => this.#deliver(job, token));
+    } catch (error) {
+      if (error instanceof DelayedError || error instanceof WaitingError || error instanceof TurnFailed) throw error;
+      // BullMQ would fail the job for good of what is no end of the turn. Left alone, it comes again when its lock has ended.
+      this.#lane.worker.log.error({ job: job.id, error: messageOf(error) }, "a delivery broke off; the job comes again");
+      throw new WaitingError();
     } finally {
       release();
     }
@@ -98,9 +103,9 @@ export class Deliveries {
 
   async #run(job: Job, token: string, begun: Extract<Begun, { kind: "run" }>): Promise<TurnResult> {
     const { worker, ledger } = this.#lane;
-    const { request, attempts } = begun.facts;
-    const spec = worker.specs.get(request.agent);
-    const ended = spec === undefined ? this.#noAgent(begun) : await runBegun(this.#lane, spec, job, begun);
+    const { request, attempts, unreadable } = begun.facts;
+    const spec = unreadable === undefined ? worker.specs.get(request.agent) : undefined;
+    const ended = spec === undefined ? this.#refused(begun) : await runBegun(this.#lane, spec, job, begun);
     const finished = await finishAttempt(this.#lane, ended);
     if (finished.kind === "stale") throw new WaitingError();
     const data = await dataWithCrashed(ledger, request, attempts, ended.record);
@@ -139,10 +144,10 @@ export class Deliveries {
     return dataWithCrashed(this.#lane.ledger, facts.request, facts.attempts);
   }
 
-  /** The stored request names an agent that this worker does not have, whatever the job says. */
-  #noAgent(begun: Extract<Begun, { kind: "run" }>): EndedAttempt {
+  /** The stored request cannot be read, or names an agent that this worker does not have, whatever the job says. */
+  #refused(begun: Extract<Begun, { kind: "run" }>): EndedAttempt {
     const { facts, attempt, iteration } = begun;
-    const text = `this worker has no agent "${facts.request.agent}"`;
+    const text = facts.unreadable ?? `this worker has no agent "${facts.request.agent}"`;
     const now = Date.now();
     const record: EndedAttempt["record"] = {
       v: 1, attempt, iteration, agent: facts.request.agent, input: facts.request.input, output: "", messages: [], steps: [], plan: [],

@@ -31,15 +31,18 @@ export function tell(job: Job, result: TurnResult, data: object | undefined): Tu
     return value;
   }
   writeWithFinish(job, { ...fields, returnvalue: JSON.stringify(value) });
-  throw jobFailure(result);
+  throw new TurnFailed(result);
 }
 
-function jobFailure(result: TurnResult): Error {
-  const error = new Error(cutText(result.error ?? result.status, REASON_CHARS));
-  error.name = "TurnFailed";
-  // The stack of this line says nothing of the agent.
-  error.stack = `${error.name}: ${error.message}`;
-  return error;
+/** What a failed job's processor throws: the reason that BullMQ's tools show. */
+export class TurnFailed extends Error {
+  override readonly name = "TurnFailed";
+
+  constructor(result: TurnResult) {
+    super(cutText(result.error ?? result.status, REASON_CHARS));
+    // The stack of our own lines says nothing of the agent.
+    this.stack = `${this.name}: ${this.message}`;
+  }
 }
 
 /** The job's data with the records of crashed attempts, from the ledger; undefined when none crashed. */

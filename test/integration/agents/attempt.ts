@@ -1,0 +1,86 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runAttempt, type AttemptOutcome, type AttemptTask, type RunningAttempt } from "../../../src/agent/attempt.ts";
+import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
+import { eventFaults } from "../../../src/agent/closed-events.ts";
+import type { LimitsInput } from "../../../src/domain/limits.ts";
+import type { EventBody } from "../../../src/domain/turn-event.ts";
+import type { StoredRequest } from "../../../src/domain/turn-request.ts";
+import { TurnRecord } from "../../../src/domain/turn-record.ts";
+import { markText } from "../../../src/process/mark.ts";
+import { createProcessHost } from "../../../src/process/process-host.ts";
+import { workerId } from "../../../src/process/worker-id.ts";
+import { startOptions, storedRequest } from "../../agents.ts";
+import { alive } from "../process/machine.ts";
+
+/** A worker's processes, in a store and a folder of their own. */
+export class Place {
+  readonly folder = mkdtempSync(join(tmpdir(), "turnq-agents-"));
+  readonly store = `test-${randomUUID()}`;
+  readonly worker = workerId();
+  readonly processes = createProcessHost({
+    store: this.store,
+    worker: this.worker,
+    env: { ...process.env, MY_API_KEY: "very-secret-value", SHOWN: "yes" },
+  });
+  #turns = 0;
+
+  get deps(): { processes: Place["processes"]; baseDir: string } {
+    return { processes: this.processes, baseDir: this.folder };
+  }
+
+  /** The pids that bear a mark of this store. */
+  alive(): number[] {
+    return alive({ store: this.store });
+  }
+
+  start(spec: AgentSpec, more: Partial<AttemptTask> & { limits?: LimitsInput; request?: Partial<StoredRequest> } = {}): Attempt {
+    const turn = `turn-${++this.#turns}`;
+    const { limits, request, ...task } = more;
+    const events: EventBody[] = [];
+    const attempt = runAttempt({
+      spec,
+      request: storedRequest({ id: turn, agent: spec.name, lane: spec.lane, ...request, limits: limits as StoredRequest["limits"] }),
+      attempt: 1,
+      iteration: 1,
+      generation: 1,
+      history: [],
+      before: { steps: 0, toolCalls: 0, tokens: 0 },
+      mark: markText({ store: this.store, lane: spec.lane, turn, attempt: 1, worker: this.worker }),
+      start: startOptions({ workingDirectory: this.folder, env: {} }),
+      onEvent: (event) => events.push(event),
+      ...task,
+    });
+    return { ...attempt, turn, events };
+  }
+
+  /** Runs an attempt to its end and checks what holds for every one. */
+  async run(spec: AgentSpec, more: Parameters<Place["start"]>[1] = {}): Promise<Ended> {
+    return await ended(this.start(spec, more));
+  }
+
+  async close(): Promise<void> {
+    await this.processes.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+export interface Attempt extends RunningAttempt {
+  readonly turn: string;
+  readonly events: EventBody[];
+}
+
+export interface Ended extends AttemptOutcome {
+  readonly events: readonly EventBody[];
+}
+
+/** The end of an attempt, whose record is valid and whose events are closed. */
+export async function ended(attempt: Attempt): Promise<Ended> {
+  const outcome = await attempt.done;
+  TurnRecord.parse(outcome.record);
+  const faults = eventFaults(attempt.events);
+  if (faults.length > 0) throw new Error(`events are not closed: ${faults.join("; ")}`);
+  return { ...outcome, events: attempt.events };
+}

@@ -1,0 +1,57 @@
+import fc from "fast-check";
+import { FailureCode } from "../../../src/domain/failure.ts";
+import type { Message } from "../../../src/domain/message.ts";
+import { AttemptStatus } from "../../../src/domain/turn-record.ts";
+import type { Usage } from "../../../src/domain/usage.ts";
+
+const amount = fc.integer({ min: 0, max: 1_000_000 });
+
+// Costs are multiples of a power of two here, so that sums are exact and their order cannot matter.
+const cost = fc.integer({ min: 0, max: 1_000_000 }).map((units) => units / 1024);
+
+export const usage: fc.Arbitrary<Usage> = fc
+  .record(
+    {
+      inputTokens: amount,
+      outputTokens: amount,
+      cacheReadTokens: amount,
+      cacheWriteTokens: amount,
+      reasoningTokens: amount,
+      costUsd: cost,
+      modelCalls: amount,
+      toolCalls: amount,
+      known: fc.constantFrom("reported" as const, "partial" as const, "unknown" as const),
+    },
+    { requiredKeys: ["modelCalls", "toolCalls", "known"] },
+  )
+  .map((fields): Usage => ({ ...fields }));
+
+export const attemptStatus = fc.constantFrom(...AttemptStatus.options);
+export const failureCode = fc.constantFrom(...FailureCode.options);
+
+/** Text with every kind of code unit, lone surrogates too. */
+export const anyText = fc.string({ unit: "binary", maxLength: 30 }).chain((text) =>
+  fc.constantFrom(text, `${text}\ud83d`, `\ude00${text}`, `${text}😀`, `\u0000${text}`),
+);
+
+const callId = fc.constantFrom("a", "b", "c", "d");
+
+/** Messages in any order, with calls and results that need not fit together. */
+export const messages: fc.Arbitrary<Message[]> = fc.array(
+  fc.oneof(
+    fc.record({ role: fc.constantFrom("user" as const, "system" as const), content: fc.string({ maxLength: 5 }) }),
+    fc.record({
+      role: fc.constant("assistant" as const),
+      content: fc.oneof(
+        fc.constantFrom("", "text"),
+        fc.constant([]),
+        fc.constant([{ type: "text" as const, text: "" }]),
+        fc.constant([{ type: "image", url: "x" }]),
+      ),
+      toolCalls: fc.array(callId.map((id) => ({ id, name: "tool", args: {} })), { maxLength: 3 }),
+    }),
+    fc.record({ role: fc.constant("tool" as const), content: fc.constant("result"), toolCallId: callId }),
+    fc.constant({ role: "tool" as const, content: "without an id" }),
+  ),
+  { maxLength: 14 },
+);
