@@ -15,45 +15,66 @@ export interface ResultsOptions extends FollowOptions {
   readonly messages?: boolean | undefined;
 }
 
-/** Turns that were submitted together, from any process. */
+/** What a batch needs of the store beside its view. */
+export interface BatchPort {
+  readonly retryTurn: (turn: string, lane: string) => Promise<Retried>;
+  /** What a fault of Redis means to the caller. */
+  readonly errorOf: (error: unknown) => unknown;
+}
+
+/** Turns that were submitted together, from any process. Its calls throw `redis_unreachable` and `redis_refused`. */
 export class Batch {
   readonly id: string;
   readonly #view: BatchView;
-  readonly #retryTurn: (turn: string, lane: string) => Promise<Retried>;
+  readonly #port: BatchPort;
 
-  constructor(id: string, view: BatchView, retryTurn: (turn: string, lane: string) => Promise<Retried>) {
+  constructor(id: string, view: BatchView, port: BatchPort) {
     this.id = id;
     this.#view = view;
-    this.#retryTurn = retryTurn;
+    this.#port = port;
   }
 
   /** Where the batch is. Throws `not_found`. */
   async progress(): Promise<BatchProgress> {
-    const [counts, overdue] = await Promise.all([this.#view.counts(), this.#view.overdue()]);
+    const [counts, overdue] = await this.#asked(() => Promise.all([this.#view.counts(), this.#view.overdue()]));
     if (counts === undefined) throw new TurnqError("not_found", "there is no such batch", { where: `batch ${this.id}` });
     return { batch: this.id, overdue, ...counts };
   }
 
   /** True when any turn of it was ever submitted. */
   async exists(): Promise<boolean> {
-    return (await this.#view.counts()) !== undefined;
+    return (await this.#asked(() => this.#view.counts())) !== undefined;
   }
 
   /** The result lines of its settled turns in the order of settling; with `follow` until all are settled. */
   async *results(options: ResultsOptions = {}): AsyncGenerator<ResultLine> {
-    for await (const { request, result } of this.#view.settled(options)) {
-      yield resultLine(request, result, options.messages === true ? { messages: result.messages } : {});
+    try {
+      for await (const { request, result } of this.#view.settled(options)) {
+        yield resultLine(request, result, options.messages === true ? { messages: result.messages } : {});
+      }
+    } catch (error) {
+      throw this.#port.errorOf(error);
     }
   }
 
   /** Opens a new generation of every turn that failed or expired; answers how many. Turns that are not settled stay as they are. */
   async retry(): Promise<number> {
-    let retried = 0;
-    for await (const { turn, ledger } of this.#view.turns()) {
-      const row = await ledger.row(turn);
-      if (row?.outcome !== "failed" && row?.outcome !== "expired") continue;
-      if ((await this.#retryTurn(turn, ledger.lane)).kind === "opened") retried++;
+    return this.#asked(async () => {
+      let retried = 0;
+      for await (const { turn, ledger } of this.#view.turns()) {
+        const row = await ledger.row(turn);
+        if (row?.outcome !== "failed" && row?.outcome !== "expired") continue;
+        if ((await this.#port.retryTurn(turn, ledger.lane)).kind === "opened") retried++;
+      }
+      return retried;
+    });
+  }
+
+  async #asked<T>(call: () => Promise<T>): Promise<T> {
+    try {
+      return await call();
+    } catch (error) {
+      throw this.#port.errorOf(error);
     }
-    return retried;
   }
 }

@@ -51,6 +51,8 @@ export interface Settings {
   /** `TURNQ_LOG_LEVEL`: pino's levels and `silent`; `warn` unless set. */
   readonly logLevel: string;
   readonly path: string | undefined;
+  /** True when npm started this process: then `npx` comes before what is to be typed next. */
+  readonly startedByNpm: boolean;
 }
 
 const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
@@ -62,7 +64,13 @@ export function settingsOf(env: Readonly<Record<string, string | undefined>>): S
     throw new TurnqError("config", `"${logLevel}" is no log level`, { where: "TURNQ_LOG_LEVEL", hint: `Use one of ${LEVELS.join(", ")}.` });
   }
   const text = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
-  return Object.freeze({ redisUrl: text("REDIS_URL"), redisServer: text("TURNQ_REDIS_SERVER"), logLevel, path: env["PATH"] });
+  return Object.freeze({
+    redisUrl: text("REDIS_URL"),
+    redisServer: text("TURNQ_REDIS_SERVER"),
+    logLevel,
+    path: env["PATH"],
+    startedByNpm: text("npm_lifecycle_event") !== undefined || text("npm_command") !== undefined,
+  });
 }
 
 /** The environment of this process; nothing else reads it. */

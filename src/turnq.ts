@@ -129,7 +129,10 @@ export class Turnq {
   /** A batch by its id; nothing is asked of Redis yet. */
   batch(id: string): Batch {
     const { lanes } = this.#parts;
-    return new Batch(id, new BatchView(lanes, id), (turn, lane) => this.#retry(turn, lane));
+    return new Batch(id, new BatchView(lanes, id), {
+      retryTurn: (turn, lane) => this.#retry(turn, lane),
+      errorOf: (error) => asTurnqError(error, this.#parts.redis),
+    });
   }
 
   /** A worker; it takes no turn before `start`. */
@@ -220,7 +223,8 @@ function checkedRequest(request: unknown): TurnRequest {
   throw new TurnqError("invalid_request", problems.map(({ field, message }) => (field === undefined ? message : `${field}: ${message}`)).join("; "));
 }
 
-function asTurnqError(error: unknown, redis: Redis): unknown {
+/** What a fault of Redis, as its client throws it, means to a caller; anything else as it is. */
+export function asTurnqError(error: unknown, redis?: Redis): unknown {
   const name = error instanceof Error ? error.constructor.name : "";
   const fromRedis = name === "ReplyError" || name === "MaxRetriesPerRequestError" || /Stream isn't writeable|Connection is closed|Command timed out|ECONN/.test(String(error));
   return fromRedis ? redisError(error, redis) : error;

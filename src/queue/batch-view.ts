@@ -20,7 +20,12 @@ export interface FollowOptions {
   /** Go on until every turn of the batch is settled. */
   readonly follow?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Where to go on reading, and where reading ended; from the start unless given. */
+  readonly place?: BatchPlace | undefined;
 }
+
+/** How far the settled turns of a batch were read, by lane. Reading moves it on, page by page. */
+export type BatchPlace = Map<string, number>;
 
 /** Reads a batch over all the lanes that hold turns of it. */
 export class BatchView {
@@ -48,16 +53,17 @@ export class BatchView {
 
   /** The batch's turns that are settled, each once, in the order of settling. */
   async *settled(options: FollowOptions = {}): AsyncGenerator<SettledTurn> {
-    const places = new Map<string, number>();
+    const places: BatchPlace = options.place ?? new Map<string, number>();
     for (;;) {
       // Counted before the pages are read: what settles in between is on a page of the next round.
       const counts = await this.counts();
       let found = 0;
       for (const ledger of await this.#ledgers()) {
         const page = await ledger.batchSettled(this.batch, places.get(ledger.lane) ?? 0, PAGE);
-        places.set(ledger.lane, page.next);
         found += page.turns.length;
         yield* this.#read(ledger, page.turns);
+        // Only now: a reader who failed in the middle of a page gets it again.
+        places.set(ledger.lane, page.next);
       }
       if (found > 0) continue;
       const open = counts === undefined || counts.states.settled < counts.turns;

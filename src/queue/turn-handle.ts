@@ -2,7 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { TurnqError } from "../domain/error.ts";
 import type { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
-import type { LaneLedger, TurnRow } from "../ledger/ledger.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import type { TurnRecord } from "../domain/turn-record.ts";
+import type { ClosedAttempt, LaneLedger, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
 import type { SettledWatch } from "./settled-watch.ts";
 
 /** How often the events of a running turn are looked for, in ms. */
@@ -45,6 +47,29 @@ export class TurnHandle {
     const row = await this.#ledger.row(this.id);
     if (row === undefined) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${this.id}` });
     return row;
+  }
+
+  /** What was asked, as it is stored. Throws `not_found`. */
+  async request(): Promise<StoredRequest> {
+    return (await this.#ledger.facts(this.id)).request;
+  }
+
+  /** The attempts that have ended, over all generations, in order. Throws `not_found`. */
+  async attempts(): Promise<readonly ClosedAttempt[]> {
+    return (await this.#ledger.facts(this.id)).attempts;
+  }
+
+  /** The account of an attempt that has ended, a crashed one too; undefined while it runs. */
+  async record(attempt: number): Promise<TurnRecord | undefined> {
+    return (await this.#ledger.attempt(this.id, attempt))?.record;
+  }
+
+  /** The attempt that runs now; undefined when none does. Throws `not_found`. */
+  async running(): Promise<(OpenedAttempt & { readonly attempt: number }) | undefined> {
+    const row = await this.row();
+    if (row.state !== "running" && row.state !== "stopping") return undefined;
+    const opened = await this.#ledger.opened(this.id, row.attempt);
+    return opened === undefined ? undefined : { ...opened, attempt: row.attempt };
   }
 
   /**

@@ -36,6 +36,21 @@ export async function maxClients(redis: Redis): Promise<number> {
 /** What the limit is when nobody is ending the server. */
 export const MAX_CLIENTS = 10_000;
 
+/**
+ * Asked by a keeper, its only other client being users: lets nobody in any more, then looks again. True when the
+ * server may be ended; false, with the door open again, when somebody came in before it closed, or when it died.
+ */
+export async function closeDoor(redis: Redis): Promise<boolean> {
+  try {
+    await redis.config("SET", "maxclients", 1);
+    if ((await countClients(redis)).users === 0) return true;
+    await redis.config("SET", "maxclients", MAX_CLIENTS);
+  } catch {
+    // It died: whoever starts it again starts it with the door open.
+  }
+  return false;
+}
+
 async function readSetting(redis: Redis, name: string): Promise<string | undefined> {
   const reply = await redis.config("GET", name);
   const value: unknown = Array.isArray(reply) ? reply[1] : undefined;

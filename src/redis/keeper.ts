@@ -6,7 +6,7 @@ import type { Redis } from "ioredis";
 import { messageOf, TurnqError } from "../domain/error.ts";
 import { addressUrl, readAddress, removeAddress, writeAddress } from "./address.ts";
 import type { RedisAddress } from "./address.ts";
-import { countClients, KEEPER_NAME, MAX_CLIENTS, serverFolder, serverPid } from "./clients.ts";
+import { closeDoor, countClients, KEEPER_NAME, MAX_CLIENTS, serverFolder, serverPid } from "./clients.ts";
 import { connect, whenReady } from "./connection.ts";
 import { LOCK_HELD_EXIT_CODE, lockWrapper } from "./folder-lock.ts";
 import type { LockProgram } from "./folder-lock.ts";
@@ -127,7 +127,10 @@ async function start(recorded: RedisAddress | undefined, options: KeeperOptions)
         settings: { maxclients: String(MAX_CLIENTS) },
       });
       options.log(`started the server on port ${address.port}, pid ${server.pid}`);
-      return await hold(address, options.dir);
+      const held = await hold(address, options.dir);
+      // It runs, but cannot be held: its folder has gone, say. Nobody else would ever end it.
+      if (held === undefined) await server.stop();
+      return held;
     } catch (error) {
       if (!(error instanceof RedisServerStartError)) throw error;
       if (error.exitCode === LOCK_HELD_EXIT_CODE) return undefined;
@@ -163,18 +166,6 @@ async function isUsed(redis: Redis): Promise<boolean> {
   } catch {
     return true;
   }
-}
-
-/** Lets nobody in any more, then looks again: true when the server may be ended. */
-async function closeDoor(redis: Redis): Promise<boolean> {
-  try {
-    await redis.config("SET", "maxclients", 1);
-    if ((await countClients(redis)).users === 0) return true;
-    await redis.config("SET", "maxclients", MAX_CLIENTS);
-  } catch {
-    // It died: the next look starts it again, with the door open.
-  }
-  return false;
 }
 
 async function end(held: Held, options: KeeperOptions): Promise<void> {

@@ -17,8 +17,8 @@ export interface RunnerPoolOptions {
 }
 
 const IDLE_MS = 10_000;
-/** Stands for the turn in the mark of a runner: no turn's id can be so. */
-const NO_TURN = "~";
+/** How many runners this process has started. A runner's mark holds its number: what sweeps one must not kill another. */
+let started = 0;
 
 /**
  * The runners of one module: kept warm between turns, each for one turn at a time, so there are
@@ -82,7 +82,8 @@ export class RunnerPool {
       command: [globalThis.process.execPath, entryPath("turn-runner")],
       cwd: baseDir,
       env,
-      mark: markText({ ...processes.place, lane, turn: NO_TURN, attempt: 0 }),
+      // In the place of a turn, what no turn's id can be.
+      mark: markText({ ...processes.place, lane, turn: `~${++started}`, attempt: 0 }),
       stdin: "ignore",
       ipc: true,
     });

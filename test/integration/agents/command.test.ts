@@ -21,7 +21,7 @@ afterEach(async () => {
 const PRELUDE = `
   const fs = require("node:fs");
   const { spawn } = require("node:child_process");
-  const put = (text) => { const b = Buffer.from(text); let at = 0; while (at < b.length) { try { at += fs.writeSync(1, b, at); } catch (e) { if (e.code !== "EAGAIN") throw e; } } };
+  const put = (text, fd = 1) => { const b = Buffer.from(text); let at = 0; while (at < b.length) { try { at += fs.writeSync(fd, b, at); } catch (e) { if (e.code !== "EAGAIN") throw e; } } };
   const say = (line) => put(JSON.stringify(line) + "\\n");
   const hang = () => setInterval(() => {}, 1000);
   const input = () => JSON.parse(fs.readFileSync(0, "utf8"));
@@ -213,9 +213,10 @@ describe("the end of a program", () => {
 
   it("a crash tells the end of stderr, with its secrets masked", async () => {
     const { record } = await place.run(
-      program(`console.error("x".repeat(1e6)); console.error("key " + process.env.MY_API_KEY, "Authorization: Bearer abc.def.ghi"); process.exit(2)`, {
-        env: ["MY_API_KEY"],
-      }),
+      program(
+        `put("x".repeat(1e6) + "\\nkey " + process.env.MY_API_KEY + " Authorization: Bearer abc.def.ghi", 2); process.exit(2)`,
+        { env: ["MY_API_KEY"] },
+      ),
     );
     expect(record.failure?.message).toContain("exited with code 2");
     expect(record.failure?.message).toContain("key [masked]");

@@ -56,7 +56,7 @@ describe("within", () => {
 
   it("answers that the time is over, and a late rejection is nobody's", async () => {
     const clock = new FakeClock();
-    let fail = (_: Error): void => undefined;
+    let fail: (error: Error) => void = () => undefined;
     const late = new Promise<number>((_resolve, reject) => (fail = reject));
     const answer = within(clock, 10, late);
     await clock.advance(10);

@@ -30,9 +30,9 @@ export const attemptStatus = fc.constantFrom(...AttemptStatus.options);
 export const failureCode = fc.constantFrom(...FailureCode.options);
 
 /** Text with every kind of code unit, lone surrogates too. */
-export const anyText = fc.string({ unit: "binary", maxLength: 30 }).chain((text) =>
-  fc.constantFrom(text, `${text}\ud83d`, `\ude00${text}`, `${text}😀`, `\u0000${text}`),
-);
+export const anyText = fc
+  .string({ unit: "binary", maxLength: 30 })
+  .chain((text) => fc.constantFrom(text, `${text}\ud83d`, `\ude00${text}`, `${text}😀`, `\u0000${text}`));
 
 const callId = fc.constantFrom("a", "b", "c", "d");
 
@@ -48,7 +48,10 @@ export const messages: fc.Arbitrary<Message[]> = fc.array(
         fc.constant([{ type: "text" as const, text: "" }]),
         fc.constant([{ type: "image", url: "x" }]),
       ),
-      toolCalls: fc.array(callId.map((id) => ({ id, name: "tool", args: {} })), { maxLength: 3 }),
+      toolCalls: fc.array(
+        callId.map((id) => ({ id, name: "tool", args: {} })),
+        { maxLength: 3 },
+      ),
     }),
     fc.record({ role: fc.constant("tool" as const), content: fc.constant("result"), toolCallId: callId }),
     fc.constant({ role: "tool" as const, content: "without an id" }),

@@ -23,8 +23,18 @@ describe("messageOf", () => {
       [5n, "5"],
       [Symbol("s"), "Symbol(s)"],
       [cycle, "a value that cannot be read was thrown"],
-      [{ get message() { return throwing(); } }, "a value that cannot be read was thrown"],
-      [new Proxy({}, { has: throwing, get: throwing, getPrototypeOf: throwing }), "a value that cannot be read was thrown"],
+      [
+        {
+          get message() {
+            return throwing();
+          },
+        },
+        "a value that cannot be read was thrown",
+      ],
+      [
+        new Proxy({}, { has: throwing, get: throwing, getPrototypeOf: throwing }),
+        "a value that cannot be read was thrown",
+      ],
       [Object.assign(new Error("x"), { message: 5 }), "Error"],
     ];
     for (const [thrown, text] of cases) expect(messageOf(thrown)).toBe(text);
@@ -41,7 +51,11 @@ describe("messageOf", () => {
 
 describe("TurnqError", () => {
   test("says what, where and what to do", () => {
-    const error = new TurnqError("invalid_request", "is not a number.", { where: "line 3", hint: "Write 3.", cause: new Error("low") });
+    const error = new TurnqError("invalid_request", "is not a number.", {
+      where: "line 3",
+      hint: "Write 3.",
+      cause: new Error("low"),
+    });
     expect(error.message).toBe("line 3: is not a number. Write 3.");
     expect(error.cause).toBeInstanceOf(Error);
     expect("cause" in new TurnqError("closed", "closed")).toBe(false);
@@ -51,7 +65,12 @@ describe("TurnqError", () => {
     expect(isTurnqError(new TurnqError("closed", "x"))).toBe(true);
     expect(isTurnqError(new TurnqError("closed", "x"), "config")).toBe(false);
     expect(isTurnqError(Object.assign(new Error("x"), { code: "closed" }), "closed")).toBe(true);
-    for (const other of [Object.assign(new Error("x"), { code: "ENOENT" }), Object.assign(new Error("x"), { code: "toString" }), { code: "closed" }, null]) {
+    for (const other of [
+      Object.assign(new Error("x"), { code: "ENOENT" }),
+      Object.assign(new Error("x"), { code: "toString" }),
+      { code: "closed" },
+      null,
+    ]) {
       expect(isTurnqError(other)).toBe(false);
     }
   });

@@ -37,8 +37,7 @@ describe("what version 1 wrote is read for ever", () => {
   });
 
   test("every shape and every event type has a file", () => {
-    const shapes = new Set(names.map((name) => name.split(".")[0]));
-    expect([...shapes].toSorted()).toEqual(Object.keys(SHAPES).toSorted());
+    expect(new Set(names.map((name) => name.split(".")[0]))).toEqual(new Set(Object.keys(SHAPES)));
     const types = EventBody.options.map((option) => option.shape.type.value);
     expect(names).toEqual(expect.arrayContaining(types.map((type) => `event.${type}.json`)));
   });

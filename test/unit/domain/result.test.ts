@@ -13,7 +13,14 @@ describe("Result", () => {
   test("has five fields when it is ok and six when it is not", () => {
     expect(Object.keys(succeeded("a", "out")).toSorted()).toEqual(["agent", "messages", "ok", "output", "usage"]);
     const bad = failed("a", "broke", { ...UNKNOWN_USAGE, inputTokens: 3 }, [asked]);
-    expect(bad).toEqual({ agent: "a", output: "", messages: [asked], usage: { ...UNKNOWN_USAGE, inputTokens: 3 }, ok: false, error: "broke" });
+    expect(bad).toEqual({
+      agent: "a",
+      output: "",
+      messages: [asked],
+      usage: { ...UNKNOWN_USAGE, inputTokens: 3 },
+      ok: false,
+      error: "broke",
+    });
     expect(failed("a", "")).toMatchObject({ error: "unknown error" });
   });
 
@@ -46,9 +53,25 @@ describe("AgentResult", () => {
   const facts = { messages: [asked], stepsUsed: 2, cancelled: false, budgetExhausted: false, planSteps: [], error: "" };
 
   test("finalText is the last assistant message with real content", () => {
-    const list = [said("first"), said("second"), said("  \n"), { role: "tool", content: "result", toolCallId: "t" } as const, said([{ type: "image", url: "x" }])];
+    const list = [
+      said("first"),
+      said("second"),
+      said("  \n"),
+      { role: "tool", content: "result", toolCallId: "t" } as const,
+      said([{ type: "image", url: "x" }]),
+    ];
     expect(agentResultOf({ ...facts, messages: list }).finalText).toBe("second");
-    expect(agentResultOf({ ...facts, messages: [said([{ type: "text", text: "in " }, { type: "text", text: "parts" }])] }).finalText).toBe("in parts");
+    expect(
+      agentResultOf({
+        ...facts,
+        messages: [
+          said([
+            { type: "text", text: "in " },
+            { type: "text", text: "parts" },
+          ]),
+        ],
+      }).finalText,
+    ).toBe("in parts");
     expect(agentResultOf({ ...facts, messages: [asked] }).finalText).toBe("");
   });
 
@@ -88,9 +111,18 @@ describe("AgentResult", () => {
       environment: {},
     };
     const before: Message[] = [{ role: "user", content: "before" }, said("yes")];
-    expect(agentResult(record, before)).toMatchObject({ messages: [...before, asked, said("hi")], finalText: "hi", ok: true, error: "", planSteps: record.plan });
+    expect(agentResult(record, before)).toMatchObject({
+      messages: [...before, asked, said("hi")],
+      finalText: "hi",
+      ok: true,
+      error: "",
+      planSteps: record.plan,
+    });
     for (const status of AttemptStatus.options) {
-      const result = agentResult({ ...record, status, failure: { code: "internal", message: "", retryable: false } }, []);
+      const result = agentResult(
+        { ...record, status, failure: { code: "internal", message: "", retryable: false } },
+        [],
+      );
       expect(result.ok).toBe(endedWell(status));
       expect(result.cancelled).toBe(status === "cancelled");
       expect(result.budgetExhausted).toBe(status === "limit_reached");
@@ -115,7 +147,9 @@ describe("WorkflowResult", () => {
       "## 1. a (best)\n\none\n\n## 2. b\n\n(no output)\n\n## 3. c\n\nbroke",
     );
     expect(joinOutputs([])).toBe("");
-    expect(joinOutputs([{ agent: "d", output: "half", messages: [], usage: NO_USAGE, ok: false, error: "cut off" }])).toBe("## d (failed)\n\nhalf\n\ncut off");
+    expect(
+      joinOutputs([{ agent: "d", output: "half", messages: [], usage: NO_USAGE, ok: false, error: "cut off" }]),
+    ).toBe("## d (failed)\n\nhalf\n\ncut off");
   });
 
   test("abortError: the reason itself when it is an Error, else one with its text", () => {

@@ -1,6 +1,15 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { NO_USAGE, UNKNOWN_USAGE, USAGE_FIELDS, Usage, addUsage, exceedingUsage, sumUsage, totalTokens } from "../../../src/domain/usage.ts";
+import {
+  NO_USAGE,
+  UNKNOWN_USAGE,
+  USAGE_FIELDS,
+  Usage,
+  addUsage,
+  exceedingUsage,
+  sumUsage,
+  totalTokens,
+} from "../../../src/domain/usage.ts";
 import { usage } from "./arbitraries.ts";
 
 describe("usage sums", () => {
@@ -49,7 +58,10 @@ describe("usage sums", () => {
   });
 
   test("adding changes neither side", () => {
-    const [a, b] = [Object.freeze({ ...UNKNOWN_USAGE, inputTokens: 1 }), Object.freeze({ ...NO_USAGE, inputTokens: 2 })];
+    const [a, b] = [
+      Object.freeze({ ...UNKNOWN_USAGE, inputTokens: 1 }),
+      Object.freeze({ ...NO_USAGE, inputTokens: 2 }),
+    ];
     expect(addUsage(a, b).inputTokens).toBe(3);
     expect([a.inputTokens, b.inputTokens]).toEqual([1, 2]);
   });
@@ -78,17 +90,35 @@ describe("late usage", () => {
 
   test("less than was booked is nothing, never a negative amount", () => {
     expect(exceedingUsage({ ...NO_USAGE, inputTokens: 1 }, { ...NO_USAGE, inputTokens: 2 })).toBeUndefined();
-    expect(exceedingUsage({ ...NO_USAGE, outputTokens: 5 }, { ...NO_USAGE, inputTokens: 2 })).toEqual({ ...NO_USAGE, outputTokens: 5 });
+    expect(exceedingUsage({ ...NO_USAGE, outputTokens: 5 }, { ...NO_USAGE, inputTokens: 2 })).toEqual({
+      ...NO_USAGE,
+      outputTokens: 5,
+    });
   });
 });
 
 test("total tokens are absent when none is known, and cached ones count", () => {
   expect(totalTokens(UNKNOWN_USAGE)).toBeUndefined();
-  expect(totalTokens({ ...NO_USAGE, inputTokens: 1, cacheReadTokens: 2, cacheWriteTokens: 3, outputTokens: 4, reasoningTokens: 9 })).toBe(10);
+  expect(
+    totalTokens({
+      ...NO_USAGE,
+      inputTokens: 1,
+      cacheReadTokens: 2,
+      cacheWriteTokens: 3,
+      outputTokens: 4,
+      reasoningTokens: 9,
+    }),
+  ).toBe(10);
 });
 
 test("amounts are whole and not negative", () => {
-  for (const bad of [{ inputTokens: -1 }, { outputTokens: 1.5 }, { costUsd: -0.1 }, { costUsd: Number.NaN }, { known: "no" }]) {
+  for (const bad of [
+    { inputTokens: -1 },
+    { outputTokens: 1.5 },
+    { costUsd: -0.1 },
+    { costUsd: Number.NaN },
+    { known: "no" },
+  ]) {
     expect(Usage.safeParse({ ...NO_USAGE, ...bad }).success).toBe(false);
   }
 });

@@ -1,0 +1,108 @@
+import { createLogUpdate } from "log-update";
+import pc from "picocolors";
+import { TurnqError, messageOf } from "../domain/error.ts";
+
+/** Where the command line writes: a process's stdout or stderr, or a test's stand-in. */
+export interface TextStream extends NodeJS.WritableStream {
+  readonly isTTY?: boolean | undefined;
+  readonly columns?: number | undefined;
+}
+
+export type Colors = ReturnType<typeof pc.createColors>;
+
+/**
+ * The one place that prints. Results go to stdout, all else to stderr. Whoever writes much awaits
+ * each write, so that a slow reader slows the writer and nothing piles up in memory.
+ */
+export class Output {
+  readonly #stdout: TextStream;
+  readonly #stderr: TextStream;
+  readonly #gone = new AbortController();
+  readonly #live: ReturnType<typeof createLogUpdate>;
+  #liveText = "";
+  #pending = 0;
+  #flushed: (() => void)[] = [];
+  #failure: TurnqError | undefined;
+  readonly colors: Colors;
+
+  constructor(stdout: TextStream, stderr: TextStream) {
+    this.#stdout = stdout;
+    this.#stderr = stderr;
+    this.#live = createLogUpdate(stderr, { showCursor: true });
+    this.colors = pc.createColors(stdout.isTTY === true && pc.isColorSupported);
+    stdout.on("error", (error: Error) => this.#onError(error));
+    // Nobody reads what is said about the work: that is no reason to end it.
+    stderr.on("error", () => undefined);
+  }
+
+  /** Aborted when nobody reads stdout any more (`| head`). */
+  get gone(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  /** True where progress can be shown in place. */
+  get isTerminal(): boolean {
+    return this.#stderr.isTTY === true;
+  }
+
+  /** A line for stdout. Resolves when more may be written. Throws `file` when stdout cannot be written to. */
+  async line(text: string): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure;
+    await this.#write(this.#stdout, `${text}\n`);
+  }
+
+  /** One object as a line of JSON for stdout. */
+  async object(value: object): Promise<void> {
+    await this.line(JSON.stringify(value));
+  }
+
+  /** A line for stderr, above what is shown in place. */
+  note(text: string): void {
+    const shown = this.#liveText;
+    this.live("");
+    void this.#write(this.#stderr, `${text}\n`);
+    this.live(shown);
+  }
+
+  /** Text in place of the text before, at the end of the terminal; "" takes it away. Does nothing elsewhere. */
+  live(text: string): void {
+    if (!this.isTerminal || text === this.#liveText) return;
+    this.#liveText = text;
+    if (text === "") this.#live.clear();
+    else this.#live(text);
+  }
+
+  /** Resolves when every byte has been taken over by the system, or nobody reads any more. */
+  async flush(): Promise<void> {
+    this.live("");
+    while (this.#pending > 0 && !this.gone.aborted) await new Promise<void>((resolve) => this.#flushed.push(resolve));
+    if (this.#failure !== undefined) throw this.#failure;
+  }
+
+  #write(stream: TextStream, text: string): Promise<void> {
+    if (stream === this.#stdout && this.gone.aborted) return Promise.resolve();
+    this.#pending += 1;
+    return new Promise((resolve) => {
+      const more = stream.write(text, () => {
+        this.#pending -= 1;
+        if (this.#pending === 0) this.#wake();
+        resolve();
+      });
+      if (more) resolve();
+    });
+  }
+
+  #wake(): void {
+    for (const resolve of this.#flushed) resolve();
+    this.#flushed = [];
+  }
+
+  #onError(error: Error): void {
+    const code = "code" in error ? error.code : undefined;
+    if (code !== "EPIPE" && code !== "ERR_STREAM_DESTROYED") {
+      this.#failure ??= new TurnqError("file", `stdout cannot be written to: ${messageOf(error)}`, { cause: error });
+    }
+    this.#gone.abort();
+    this.#wake();
+  }
+}

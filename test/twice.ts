@@ -1,0 +1,78 @@
+import type { Redis } from "ioredis";
+import { expect } from "vitest";
+import { commandOf, defineScripts, SCRIPT_NAMES, type ScriptName } from "../src/ledger/scripts.ts";
+
+type Call = (...args: unknown[]) => Promise<unknown>;
+
+/**
+ * From here on this connection executes every script twice with the same arguments, as ioredis
+ * does after a cut connection, and holds the two answers and the state after each against one another.
+ */
+export function executeTwice(redis: Redis, tag: string): void {
+  defineScripts(redis);
+  for (const name of SCRIPT_NAMES) {
+    for (const suffix of ["", "Buffer"]) {
+      const command = `${commandOf(name)}${suffix}`;
+      const once = Reflect.get(redis, command) as Call;
+      Reflect.set(redis, command, async (...args: unknown[]): Promise<unknown> => {
+        const first = await once.apply(redis, args);
+        const before = masked(name, await dump(redis, tag));
+        const second = await once.apply(redis, args);
+        expect(withoutClock(name, second), `${name} answers differently when it is executed twice`).toEqual(withoutClock(name, first));
+        expect(masked(name, await dump(redis, tag)), `${name} changes something when it is executed twice`).toEqual(before);
+        return first;
+      });
+    }
+  }
+}
+
+/** What `wait` answers is the time that is left: it shrinks. */
+function withoutClock(name: ScriptName, answer: unknown): unknown {
+  const kind: unknown = Array.isArray(answer) ? answer[0] : undefined;
+  return name === "begin" && Buffer.isBuffer(kind) && kind.toString() === "wait" ? "wait" : answer;
+}
+
+/** A renewal is the only script whose second execution may write: later instants. */
+function masked(name: ScriptName, state: ReadonlyMap<string, unknown>): Record<string, unknown> {
+  const kept = new Map(state);
+  if (name === "renew") {
+    for (const [key, value] of state) {
+      if (key.endsWith("/leases")) kept.set(key, Object.keys(value as object));
+      if (key.endsWith("/lane")) kept.set(key, { ...(value as object), renewedAt: "an instant" });
+    }
+  }
+  return Object.fromEntries(kept);
+}
+
+/** Every key of a lane, with its type's whole value; expiries as yes or no. */
+export async function dump(redis: Redis, tag: string): Promise<Map<string, unknown>> {
+  const keys = (await redis.keys(`${tag.replaceAll(/[[\]?*\\]/g, "\\$&")}*`)).toSorted();
+  const state = new Map<string, unknown>();
+  for (const key of keys) {
+    state.set(key, await valueOf(redis, key));
+    if ((await redis.ttl(key)) !== -1) state.set(`${key} expires`, true);
+  }
+  return state;
+}
+
+async function valueOf(redis: Redis, key: string): Promise<unknown> {
+  const type = await redis.type(key);
+  switch (type) {
+    case "string":
+      return (await redis.getBuffer(key))?.toString("base64");
+    case "hash":
+      return redis.hgetall(key);
+    case "list":
+      return (await redis.lrangeBuffer(key, 0, -1)).map((bytes) => bytes.toString("base64"));
+    case "set":
+      return (await redis.smembers(key)).toSorted();
+    case "zset": {
+      const flat = await redis.zrange(key, 0, -1, "WITHSCORES");
+      return Object.fromEntries(flat.flatMap((member, i) => (i % 2 === 0 ? [[member, flat[i + 1]]] : [])));
+    }
+    case "stream":
+      return redis.xrange(key, "-", "+");
+    default:
+      throw new Error(`${key} is a ${type}`);
+  }
+}
