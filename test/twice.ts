@@ -14,8 +14,10 @@ export function executeTwice(redis: Redis, tag: string): void {
     for (const suffix of ["", "Buffer"]) {
       const command = `${commandOf(name)}${suffix}`;
       const once = Reflect.get(redis, command) as Call;
-      Reflect.set(redis, command, async (...args: unknown[]): Promise<unknown> => {
-        const first = await once.apply(redis, args);
+      // A pipeline takes over the commands of its connection: there nothing is awaited one by one.
+      Reflect.set(redis, command, async function (this: unknown, ...args: unknown[]): Promise<unknown> {
+        const first = await once.apply(this, args);
+        if (this !== redis) return first;
         const before = masked(name, await dump(redis, tag));
         const second = await once.apply(redis, args);
         expect(withoutClock(name, second), `${name} answers differently when it is executed twice`).toEqual(withoutClock(name, first));
@@ -44,19 +46,19 @@ function masked(name: ScriptName, state: ReadonlyMap<string, unknown>): Record<s
   return Object.fromEntries(kept);
 }
 
-/** Every key of a lane, with its type's whole value; expiries as yes or no. */
+/** Every key of a lane, with its whole value, and whether it expires; without the settings that a BullMQ queue writes when it opens. */
 export async function dump(redis: Redis, tag: string): Promise<Map<string, unknown>> {
-  const keys = (await redis.keys(`${tag.replaceAll(/[[\]?*\\]/g, "\\$&")}*`)).toSorted();
-  const state = new Map<string, unknown>();
-  for (const key of keys) {
-    state.set(key, await valueOf(redis, key));
-    if ((await redis.ttl(key)) !== -1) state.set(`${key} expires`, true);
-  }
-  return state;
+  const keys = (await redis.keys(`${tag.replaceAll(/[[\]?*\\]/g, "\\$&")}*`)).filter((key) => !key.endsWith(":meta")).toSorted();
+  const values = await Promise.all(
+    keys.map(async (key) => {
+      const [type, ttl] = await Promise.all([redis.type(key), redis.ttl(key)]);
+      return [ttl === -1 ? key : `${key} (expires)`, await valueOf(redis, key, type)] as const;
+    }),
+  );
+  return new Map(values);
 }
 
-async function valueOf(redis: Redis, key: string): Promise<unknown> {
-  const type = await redis.type(key);
+async function valueOf(redis: Redis, key: string, type: string): Promise<unknown> {
   switch (type) {
     case "string":
       return (await redis.getBuffer(key))?.toString("base64");

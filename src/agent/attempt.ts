@@ -222,14 +222,9 @@ class Attempt {
     });
     this.#gate.closeOpen(ending.status);
     const { status, crashed, failure, stopReason } = ending;
-    const record = this.#collector.record({
-      status,
-      crashed,
-      crashReason: ending.crashReason,
-      failure,
-      atMs: this.#clock.monotonicMs(),
-      record: said,
-    });
+    const record = this.#isWhole(said, ending)
+      ? said
+      : this.#collector.record({ ...ending, atMs: this.#clock.monotonicMs(), record: said });
     const { output, usage } = record;
     this.#gate.end({
       status,
@@ -240,6 +235,14 @@ class Attempt {
       ...(failure === undefined ? {} : { failure }),
     });
     return { record, ...(stopReason === undefined ? {} : { stopReason }) };
+  }
+
+  /** True for a record that says all that there is to say, as it is. */
+  #isWhole(said: TurnRecord | undefined, ending: Ending): said is TurnRecord {
+    const { attempt, iteration, spec } = this.#task;
+    if (said === undefined || !isBuilt(said) || said.agent !== spec.name) return false;
+    if (said.attempt !== attempt || said.iteration !== iteration) return false;
+    return said.status === ending.status && said.crashed === ending.crashed && said.failure === ending.failure;
   }
 
   /** The agent's own record of the attempt, if there is one that can be used. */

@@ -88,7 +88,7 @@ export class OngoingTurn implements AgentTurn {
   readonly collector: EventCollector;
   readonly #options: OngoingTurnOptions;
   readonly #gate: EventGate;
-  readonly #controller = new AbortController();
+  #controller: AbortController | undefined;
   readonly #startedMs: number;
   readonly #onAbort = (): void => this.#abortedFromOutside();
   #callOffDeadline: () => void = () => undefined;
@@ -112,7 +112,12 @@ export class OngoingTurn implements AgentTurn {
     });
   }
 
+  /** Made when it is asked for: most turns of simple agents never do. */
   get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#killed !== undefined) this.#controller.abort(this.#killReason(this.#killed));
+    }
     return this.#controller.signal;
   }
 
@@ -173,7 +178,7 @@ export class OngoingTurn implements AgentTurn {
     } catch {
       // what cannot be killed here is swept by whoever owns the processes
     }
-    this.#controller.abort(this.#killReason(cause));
+    this.#controller?.abort(this.#killReason(cause));
     this.#wakeKilled();
   }
 

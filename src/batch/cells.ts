@@ -115,7 +115,7 @@ function rawRequest(value: object, options: CellOptions, text: string | undefine
   problems.push(...mapped.problems);
   let raw = mapped.request;
   if (raw.batch !== undefined) problems.push({ field: "batch", message: "is set by the submission, not by a line" });
-  if (text !== undefined && mayLoseDigits(text)) raw = withPlainNumbers(raw, problems);
+  if (text !== undefined && mayLoseDigits(text)) raw = withPlainNumbers(raw, options.map !== undefined, problems);
   if (typeof raw.id === "number") raw = { ...raw, id: idText(raw.id, text, options.map, problems) };
   if (options.map !== undefined && typeof raw.input === "number") raw = { ...raw, input: String(raw.input) };
   return raw;
@@ -129,14 +129,15 @@ function mapLine(
   return map === undefined ? { request: line, problems: [] } : applyMapping(line, map);
 }
 
-/** Long numbers: their digits where text will do, else refused, and never rounded. */
-function withPlainNumbers(raw: Raw, problems: Problem[]): Raw {
-  const asText = new Set(["id", "target", "input"]);
+/**
+ * Numbers that cannot be kept: their digits where text will do, else refused, and never rounded. In
+ * a file of somebody else's columns what nobody asked for is text too, so that the file can be used.
+ */
+function withPlainNumbers(raw: Raw, mapped: boolean, problems: Problem[]): Raw {
+  const asText = new Set(["id", "target", "input", ...(mapped ? ["metadata"] : [])]);
   const entries = Object.entries(raw).map(([key, item]) => [
     key,
-    asText.has(key) && (key !== "input" || !Array.isArray(item))
-      ? writtenText(item)
-      : plainNumbers(item, [key], problems),
+    asText.has(key) && (key !== "input" || !Array.isArray(item)) ? writtenText(item) : plainNumbers(item, [key], problems),
   ]);
   return Object.fromEntries(entries);
 }

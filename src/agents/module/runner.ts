@@ -24,7 +24,7 @@ export interface RunnerTurn {
 }
 
 /** How long an agent's `stop` may take before its runner is given up. */
-const IDLE_WAIT_MS = 1000;
+const REST_WAIT_MS = 1000;
 const STDERR_IN_MESSAGE = 2000;
 
 /** The worker's end of one runner. It takes one turn at a time. */
@@ -39,6 +39,9 @@ export class Runner {
   #nextId = 1;
   #current = 0;
   #usable = true;
+  /** The agent of the current turn was stopped. */
+  #rested = false;
+  #onRest: () => void = () => undefined;
 
   constructor(process: SupervisedProcess, load: LoadOrder, env: Readonly<Record<string, string>>) {
     this.#process = process;
@@ -85,12 +88,13 @@ export class Runner {
     try {
       const ended = await this.#converse(id, turn);
       if (ended.thrown !== undefined) this.#usable = false;
-      else await this.#untilIdle(id);
+      else await this.#untilRest();
       return answerOf(ended, turn.order.timeoutMs);
     } finally {
       this.#current = 0;
       this.#listener = () => undefined;
       this.#onDeath = () => undefined;
+      this.#onRest = () => undefined;
       await watch.done();
     }
   }
@@ -120,26 +124,32 @@ export class Runner {
   }
 
   #converse(id: number, turn: RunnerTurn): Promise<TurnEnded> {
+    this.#rested = false;
     return this.#orDeath((resolve) => {
       this.#listener = (report) => {
         if (report.type === "event" && report.id === id) turn.onEvent(report.event as EventBody);
         if (report.type === "ended" && report.id === id) resolve(report);
+        if (report.type !== "idle" || report.id !== id) return;
+        this.#rested = true;
+        this.#onRest();
       };
       this.#send({ type: "turn", id, ...turn.order });
     });
   }
 
   /** Waits for the agent's `stop`; a runner that does not come to rest is not used again. */
-  async #untilIdle(id: number): Promise<void> {
-    this.#usable = await new Promise<boolean>((resolve) => {
-      const timer = setTimeout(() => resolve(false), IDLE_WAIT_MS);
-      this.#onDeath = () => resolve(false);
-      this.#listener = (report) => {
-        if (report.type !== "idle" || report.id !== id) return;
-        clearTimeout(timer);
-        resolve(this.#usable);
-      };
-    });
+  async #untilRest(): Promise<void> {
+    if (!this.#rested) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, REST_WAIT_MS);
+        this.#onRest = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        this.#onDeath = this.#onRest;
+      });
+    }
+    if (!this.#rested) this.#usable = false;
   }
 
   /** A promise that also rejects when the runner dies; one at a time. */

@@ -1,7 +1,7 @@
 -- Stores the rows and requests of one chunk of turns.
 -- KEYS: 1 the lane's tag
 -- ARGV: 1 nonce of the call, then per turn 11: id, content hash, request, job, agent, session, batch, sample, epoch, preview, labels
--- Answer: per turn "stored", "duplicate" (same content) or "conflict" (other content)
+-- Answer: per turn "stored", "duplicate" (same content, also of an earlier place in this call) or "conflict" (other content)
 -- Errors: none of its own
 -- Twice: the nonce on the row makes a resend answer as the first call did.
 --- include turns
@@ -9,6 +9,7 @@
 local nonce = ARGV[1]
 local now = now_ms()
 local answers = {}
+local seen = {}
 for i = 2, #ARGV, 11 do
   local id, hash, request, job, agent, session, batch, sample, epoch, preview, labels = unpack(ARGV, i, i + 10)
   local row = read_row(id, "hash", "nonce")
@@ -28,10 +29,11 @@ for i = 2, #ARGV, 11 do
     answers[#answers + 1] = "stored"
   elseif row.hash ~= hash then
     answers[#answers + 1] = "conflict"
-  elseif row.nonce == nonce then
+  elseif row.nonce == nonce and not seen[id] then
     answers[#answers + 1] = "stored"
   else
     answers[#answers + 1] = "duplicate"
   end
+  seen[id] = true
 end
 return answers

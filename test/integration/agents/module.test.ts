@@ -114,14 +114,15 @@ describe("a module agent", () => {
     const limited = await place.run(spec, { request: { input: "wait" }, limits: { maxSteps: 1 } });
     expect(limited).toMatchObject({ stopReason: "max_steps", record: { status: "limit_reached", output: "stopped: max_steps" } });
     await place.run(spec, { request: { input: "late" } });
-    const next = await place.run(spec, { request: { input: "wait" }, limits: { timeoutMs: 500, graceMs: 400 } });
+    const next = await place.run(spec, { request: { input: "wait" }, limits: { timeoutMs: 3000, graceMs: 2900 } });
     expect(next.record).toMatchObject({ status: "stopped_early", output: "stopped: deadline" });
     expect(JSON.stringify(next.events)).not.toContain("late");
   });
 
   it("an endless loop is killed at the deadline, while other turns of the worker go on", async () => {
     const spec = agent("./defined.ts");
-    const looping = place.start(spec, { request: { input: "loop" }, limits: { timeoutMs: 2500 } });
+    await Promise.all([place.run(spec), place.run(spec)]);
+    const looping = place.start(spec, { request: { input: "loop" }, limits: { timeoutMs: 4000 } });
     await until("it loops", () => looping.events.some((event) => event.type === "text_delta"));
     const others: string[] = [];
     for (let n = 0; n < 3; n += 1) others.push((await place.run(spec)).record.status);
@@ -131,10 +132,12 @@ describe("a module agent", () => {
   });
 
   it("what it forks into another session is dead when its Result is there, after a good turn and after a timeout", async () => {
+    const spec = scripted([{ say: "warm" }]);
+    await place.run(spec);
     for (const hang of [false, true]) {
       const pidFile = join(place.folder, `pid-${String(hang)}`);
       const script = [{ spawn: true, escape: true, pidFile }, ...(hang ? [{ hang: true }] : [{ say: "done" }])];
-      const { record } = await place.run(scripted(script), { limits: { timeoutMs: 2000 } });
+      const { record } = await place.run(spec, { request: { options: { script } }, limits: { timeoutMs: 4000 } });
       expect(record.status).toBe(hang ? "timeout" : "completed");
       expect(existsSync(pidFile)).toBe(true);
       expect(isAlive(Number(readFileSync(pidFile, "utf8")))).toBe(false);

@@ -171,40 +171,26 @@ describe("late", () => {
     expect(await ledgerState()).toEqual(before);
   });
 
-  // Booking twice is refused, so the second execution answers 0 where the first answered 1: the state is what must not change.
   test("before the settle it enters the turn's sum, once", async () => {
-    const once = await lane2();
-    await once.ledger.close(closing(once.run.facts, testRecord(once.run, { status: "lost" })), DELAYED);
-    expect(await once.ledger.bookLate("t1", 1, beyond)).toBe(true);
-    expect(await once.ledger.bookLate("t1", 1, beyond)).toBe(false);
-    const next = await once.lane.run("t1");
+    await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
+    expect(await lane.ledger.bookLate("t1", 1, beyond)).toBe(true);
+    expect(await lane.ledger.bookLate("t1", 1, { ...beyond, inputTokens: 6 })).toBe(false);
+    const next = await lane.run("t1");
     expect(next.facts.attempts[0]).toMatchObject({ usage: TEN_TOKENS, late: beyond });
     const settle = settlement(next.facts, testRecord(next));
-    await once.ledger.settle(settle);
+    await lane.ledger.settle(settle);
     expect(settle.result.usage).toMatchObject({ inputTokens: 19, costUsd: 1 });
-    expect(await once.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 19, costUsd: 1 } });
-    expect(await checkLane(once.lane.redis, once.lane.name)).toEqual([]);
-    await once.lane.close();
+    expect(await lane.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 19, costUsd: 1 } });
   });
 
   test("after the settle it stands beside the Result, never in it; the batch's total has it", async () => {
-    const once = await lane2();
-    await once.ledger.close(closing(once.run.facts, testRecord(once.run, { status: "lost" })), DELAYED);
-    await once.lane.settled("t1");
-    const result = await once.ledger.result("t1", 1);
-    expect(await once.ledger.bookLate("t1", 1, beyond)).toBe(true);
-    expect(await once.ledger.result("t1", 1)).toEqual(result);
+    await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
+    await lane.settled("t1");
+    const result = await lane.ledger.result("t1", 1);
+    expect(await lane.ledger.bookLate("t1", 1, beyond)).toBe(true);
+    expect(await lane.ledger.result("t1", 1)).toEqual(result);
     expect(result?.usage.inputTokens).toBe(14);
-    expect((await once.ledger.facts("t1")).attempts[0]?.late).toEqual(beyond);
-    expect(await once.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 19 } });
-    expect(await checkLane(once.lane.redis, once.lane.name)).toEqual([]);
-    await once.lane.close();
+    expect((await lane.ledger.facts("t1")).attempts[0]?.late).toEqual(beyond);
+    expect(await lane.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 19 } });
   });
-
-  /** A lane whose scripts are executed once. */
-  async function lane2() {
-    const single = await TestLane.open(server.url);
-    await single.submit({ id: "t1", batch: { id: "b", sample: "1", epoch: 1 } });
-    return { lane: single, ledger: single.ledger, run: await single.run("t1") };
-  }
 });

@@ -43,7 +43,7 @@ local function count_usage(batch, usage_json)
       rcall("HINCRBY", K_BATCH .. batch, "known:" .. value, 1)
     elseif field == "costUsd" then
       rcall("HINCRBYFLOAT", K_BATCH .. batch, "u:costUsd", value)
-    else
+    elseif value > 0 or (field ~= "modelCalls" and field ~= "toolCalls") then
       rcall("HINCRBY", K_BATCH .. batch, "u:" .. field, value)
     end
   end

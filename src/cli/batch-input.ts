@@ -1,0 +1,157 @@
+import { addAbortSignal, Readable } from "node:stream";
+import { join } from "node:path";
+import { checkInput, problemLines, requestsOf, type InputReport, type OpenInput } from "../batch/input.ts";
+import type { CellOptions, CellRequest } from "../batch/cells.ts";
+import type { Mapping } from "../batch/mapping.ts";
+import { openInput, type ReadableInput } from "../batch/spool.ts";
+import type { CheckType } from "../domain/check.ts";
+import { TurnqError } from "../domain/error.ts";
+import type { Turnq } from "../turnq.ts";
+import type { CommandContext } from "./context.ts";
+import type { OpenStore } from "./open-store.ts";
+
+/** Options that say how a file becomes turns, the same for `run` and `submit`. */
+export interface InputOptions {
+  readonly agent?: readonly string[] | undefined;
+  readonly epochs: number;
+  readonly map?: Mapping | undefined;
+  readonly expect?: CheckType | undefined;
+  readonly limit?: number | undefined;
+  readonly sample?: string | undefined;
+  readonly timeout?: number | undefined;
+  readonly lane?: string | undefined;
+}
+
+/** How many turns are compared with the store at once. */
+const COMPARE_TURNS = 100;
+/** How many conflicts are named. */
+const CONFLICTS_SHOWN = 5;
+
+/** Opens the file, or keeps stdin for `-` in a file of its own. Aborted it throws. The caller removes it. */
+export async function openTurns(context: CommandContext, path: string, signal: AbortSignal): Promise<ReadableInput> {
+  const { stdin, cwd, output } = context;
+  if (path === "-" && stdin.isTTY === true) output.note("Reading turns from the terminal, one JSON object a line; end with Ctrl-D.");
+  // A stream that nobody reads must not be touched: it would keep the process alive.
+  const source = path === "-" ? addAbortSignal(signal, stdin) : Readable.from([]);
+  const input = await openInput(path, { stdin: source, spoolDir: join(cwd, ".turnq", "tmp") });
+  return { open: () => untilAborted(input.open, signal), remove: input.remove };
+}
+
+async function* untilAborted(open: OpenInput, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  for await (const chunk of open()) {
+    signal.throwIfAborted();
+    yield chunk;
+  }
+}
+
+/** How the input's lines become turns of this batch. */
+export function cellOptions(store: OpenStore, batch: string, options: InputOptions): CellOptions {
+  const agents = options.agent ?? onlyAgent(store);
+  return {
+    batch,
+    agents,
+    epochs: options.epochs,
+    expect: options.expect,
+    map: options.map,
+    limit: options.limit,
+    sample: options.sample,
+    timeoutMs: options.timeout,
+    lane: options.lane,
+    directory: store.turnq.agentDirectory(agents),
+  };
+}
+
+/** The agent of a configuration that has just one. */
+function onlyAgent({ config }: OpenStore): readonly string[] {
+  const names = Object.keys(config.agents);
+  return names.length === 1 ? names : [];
+}
+
+/**
+ * Checks every line, and that no turn of them is stored with other content; stores nothing. Throws
+ * `no_turns`, `unknown_agent`, `batch_conflict`; `invalid_input` with all the lines that are wrong.
+ */
+export async function checkTurns(turnq: Turnq, input: ReadableInput, cells: CellOptions, signal: AbortSignal): Promise<InputReport> {
+  const report = await checkInput(input.open, cells);
+  if (report.problems.length > 0) throw badLines(report, cells);
+  if (await turnq.batch(cells.batch).exists()) await checkConflicts(turnq, input, cells, signal);
+  return report;
+}
+
+function badLines(report: InputReport, cells: CellOptions): TurnqError {
+  const known = cells.directory.names();
+  const nameOne = `Name agents with --agent; known are ${known.slice(0, 20).join(", ")}.`;
+  const unnamed = report.problems.filter(({ field, message }) => field === "agent" && message.startsWith("is missing"));
+  if (unnamed.length === report.problems.length) throw new TurnqError("invalid_request", "no agent is named.", { hint: nameOne });
+  const count = report.problems.length + report.more;
+  const lines = [`${count} ${count === 1 ? "problem" : "problems"} in the input, nothing was queued`, ...problemLines(report)];
+  if (unnamed.length > 0) lines.push(nameOne);
+  return new TurnqError("invalid_input", lines.join("\n"));
+}
+
+async function checkConflicts(turnq: Turnq, input: ReadableInput, cells: CellOptions, signal: AbortSignal): Promise<void> {
+  const taken: string[] = [];
+  const compare = async (chunk: readonly CellRequest[]): Promise<void> => {
+    // One call each, all at once: they share the round trip.
+    const found = await Promise.all(chunk.map((request) => turnq.conflicts([request])));
+    taken.push(...found.flat());
+  };
+  let chunk: CellRequest[] = [];
+  for await (const request of requestsOf(input.open, cells)) {
+    signal.throwIfAborted();
+    if (chunk.push(request) < COMPARE_TURNS) continue;
+    await compare(chunk);
+    chunk = [];
+  }
+  await compare(chunk);
+  if (taken.length === 0) return;
+  const named = taken.slice(0, CONFLICTS_SHOWN).join(", ");
+  const more = taken.length > CONFLICTS_SHOWN ? ` and ${taken.length - CONFLICTS_SHOWN} more` : "";
+  throw new TurnqError("batch_conflict", `these turns exist with other content: ${named}${more}.`, {
+    where: `batch ${cells.batch}`,
+    hint: "Nothing was stored. Use another --batch, or the input and agents that the batch was submitted with.",
+    details: { turns: taken },
+  });
+}
+
+/** What a submission stored. */
+export interface StoredTurns {
+  readonly added: number;
+  /** Turns that were there before; they stay as they were first submitted. */
+  readonly duplicates: number;
+  /** Agents of the turns. */
+  readonly agents: ReadonlySet<string>;
+  /** False when it was interrupted: what was told of is stored, and the same submission completes it. */
+  readonly complete: boolean;
+}
+
+/** Stores the turns chunk by chunk. Aborted, it stops between two chunks. */
+export async function storeTurns(
+  turnq: Turnq,
+  input: ReadableInput,
+  cells: CellOptions,
+  options: { readonly signal: AbortSignal; readonly onStored?: ((stored: number) => void) | undefined },
+): Promise<StoredTurns> {
+  let added = 0;
+  let duplicates = 0;
+  const agents = new Set<string>();
+  const requests = async function* (): AsyncGenerator<CellRequest> {
+    for await (const request of requestsOf(input.open, cells)) {
+      if (options.signal.aborted) return;
+      agents.add(request.agent);
+      yield request;
+    }
+  };
+  try {
+    for await (const chunk of turnq.store(requests())) {
+      for (const { duplicate } of chunk) {
+        if (duplicate) duplicates += 1;
+        else added += 1;
+      }
+      options.onStored?.(added + duplicates);
+    }
+  } catch (error) {
+    if (!options.signal.aborted) throw error;
+  }
+  return { added, duplicates, agents, complete: !options.signal.aborted };
+}

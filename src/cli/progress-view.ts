@@ -1,0 +1,128 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { BatchProgress } from "../batch-handle.ts";
+import { totalTokens } from "../domain/usage.ts";
+import type { Output } from "./output.ts";
+import { counted, duration, shortNumber } from "./quantity-text.ts";
+
+/** Over how long the rate is taken, in ms. */
+const RATE_OVER_MS = 20_000;
+/** The least time that says anything about a rate, in ms. */
+const RATE_AFTER_MS = 500;
+/** How often it is looked, in ms: on a terminal, as JSON. Plain lines come at most every 5 s. */
+const TERMINAL_EVERY_MS = 500;
+const JSON_EVERY_MS = 1000;
+const PLAIN_EVERY_MS = 5000;
+const BAR_CELLS = 20;
+
+/** How fast turns settle, over the last seconds. */
+export class SettleRate {
+  readonly #points: { readonly at: number; readonly settled: number }[] = [];
+
+  see(at: number, settled: number): void {
+    this.#points.push({ at, settled });
+    while (this.#points.length > 2 && at - (this.#points[0]?.at ?? at) > RATE_OVER_MS) this.#points.shift();
+  }
+
+  /** Turns per second; undefined while too little is known. */
+  get perSecond(): number | undefined {
+    const [first, last] = [this.#points[0], this.#points.at(-1)];
+    if (first === undefined || last === undefined || last.at - first.at < RATE_AFTER_MS) return undefined;
+    return Math.max(0, ((last.settled - first.settled) * 1000) / (last.at - first.at));
+  }
+}
+
+/** The figures of a batch as progress shows them, and the JSON line of `--json`. */
+export interface ProgressLine {
+  readonly type: "progress";
+  readonly batch: string;
+  readonly turns: number;
+  readonly settled: number;
+  readonly running: number;
+  readonly waiting: number;
+  readonly failed: number;
+  readonly attempts: number;
+  readonly crashedAttempts: number;
+  readonly overdue: number;
+  readonly usage: BatchProgress["usage"];
+  readonly perSecond?: number | undefined;
+  readonly etaMs?: number | undefined;
+}
+
+/** What progress says; `running` is without the turns of dead workers. */
+export function progressLine(progress: BatchProgress, rate: SettleRate): ProgressLine {
+  const { batch, turns, states, outcomes, overdue, attempts, crashedAttempts, usage } = progress;
+  const { perSecond } = rate;
+  const left = turns - states.settled;
+  return {
+    type: "progress",
+    batch,
+    turns,
+    settled: states.settled,
+    running: states.running + states.stopping,
+    waiting: states.waiting + states.delayed + states.parked,
+    failed: outcomes.failed + outcomes.expired,
+    attempts,
+    crashedAttempts,
+    overdue,
+    usage,
+    ...(perSecond === undefined ? {} : { perSecond: Math.round(perSecond * 100) / 100 }),
+    ...(perSecond === undefined || perSecond === 0 ? {} : { etaMs: Math.round((left * 1000) / perSecond) }),
+  };
+}
+
+/** Progress in words. */
+export function progressText(line: ProgressLine): string {
+  const tokens = totalTokens(line.usage);
+  const parts = [
+    `${line.settled}/${line.turns} done`,
+    `${line.running} running`,
+    `${line.waiting} waiting`,
+    `${line.failed} failed`,
+    ...(line.perSecond === undefined ? [] : [`${line.perSecond.toFixed(1)}/s`]),
+    ...(line.etaMs === undefined ? [] : [`ETA ${duration(Math.ceil(line.etaMs / 1000) * 1000)}`]),
+    ...(tokens === undefined ? [] : [`${line.usage.known === "reported" ? "" : "≥ "}${shortNumber(tokens)} tokens`]),
+  ];
+  const dead = line.overdue === 0 ? "" : `; ${counted(line.overdue, "turn")} of a dead worker, taken over within 20 s`;
+  return `${parts.join(", ")}${dead}`;
+}
+
+function bar(line: ProgressLine): string {
+  const filled = line.turns === 0 ? 0 : Math.floor((BAR_CELLS * line.settled) / line.turns);
+  return `[${"#".repeat(filled)}${"-".repeat(BAR_CELLS - filled)}]`;
+}
+
+export type ProgressStyle = "terminal" | "plain" | "json" | "none";
+
+export interface ShowProgressOptions {
+  readonly output: Output;
+  readonly style: ProgressStyle;
+  readonly progress: () => Promise<BatchProgress>;
+  readonly now: () => number;
+  /** Ends it. */
+  readonly signal: AbortSignal;
+}
+
+/** Shows where a batch is until it is aborted. An answer that Redis does not give is left out. Never rejects for that. */
+export async function showProgress(options: ShowProgressOptions): Promise<void> {
+  const { output, style, now, signal } = options;
+  if (style === "none") return;
+  const everyMs = { terminal: TERMINAL_EVERY_MS, json: JSON_EVERY_MS, plain: PLAIN_EVERY_MS }[style];
+  const rate = new SettleRate();
+  for (;;) {
+    const progress = await options.progress().catch(() => undefined);
+    if (signal.aborted) break;
+    if (progress !== undefined) {
+      rate.see(now(), progress.states.settled);
+      await show(output, style, progressLine(progress, rate));
+    }
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) break;
+  }
+  output.live("");
+}
+
+async function show(output: Output, style: Exclude<ProgressStyle, "none">, line: ProgressLine): Promise<void> {
+  if (style === "json") await output.object(line);
+  else if (style === "plain") output.note(progressText(line));
+  else output.live(`${bar(line)} ${progressText(line)}`);
+}

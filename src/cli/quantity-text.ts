@@ -1,0 +1,61 @@
+import prettyMs from "pretty-ms";
+import { stripVTControlCharacters } from "node:util";
+import { totalTokens, type Usage } from "../domain/usage.ts";
+
+/** `1 turn`, `2 turns`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** A duration for people. */
+export function duration(ms: number): string {
+  return ms < 1000 ? `${Math.round(ms)} ms` : prettyMs(ms, { secondsDecimalDigits: ms < 60_000 ? 1 : 0 });
+}
+
+/** `950`, `12.4k`, `3.1M`. */
+export function shortNumber(number: number): string {
+  if (number < 1000) return String(number);
+  if (number < 1_000_000) return `${(number / 1000).toFixed(number < 100_000 ? 1 : 0)}k`;
+  return `${(number / 1_000_000).toFixed(1)}M`;
+}
+
+/** A share as percent. */
+export function percent(share: number): string {
+  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
+}
+
+/** Tokens and cost in a few words; `≥` where more was spent than was reported, `unknown` where nothing was. */
+export function usageText(usage: Usage): string {
+  if (usage.known === "unknown") return "unknown";
+  const tokens = totalTokens(usage);
+  const parts = [
+    ...(tokens === undefined ? [] : [`${shortNumber(tokens)} tokens`]),
+    ...(usage.costUsd === undefined ? [] : [`$${usage.costUsd.toFixed(4)}`]),
+  ];
+  if (parts.length === 0) return usage.known === "partial" ? "unknown" : "nothing";
+  return `${usage.known === "partial" ? "≥ " : ""}${parts.join(", ")}`;
+}
+
+/** Every amount of a usage, by name. */
+export function usageDetails(usage: Usage): string {
+  const amounts: readonly (readonly [string, number | undefined])[] = [
+    ["input tokens", usage.inputTokens],
+    ["output tokens", usage.outputTokens],
+    ["cache read tokens", usage.cacheReadTokens],
+    ["cache write tokens", usage.cacheWriteTokens],
+    ["reasoning tokens", usage.reasoningTokens],
+    ["model calls", usage.modelCalls === 0 ? undefined : usage.modelCalls],
+    ["tool calls", usage.toolCalls === 0 ? undefined : usage.toolCalls],
+  ];
+  const parts = amounts.flatMap(([name, amount]) => (amount === undefined ? [] : [`${amount} ${name}`]));
+  if (usage.costUsd !== undefined) parts.push(`$${usage.costUsd.toFixed(6)}`);
+  if (parts.length === 0) parts.push("nothing");
+  const floor = usage.known === "reported" ? "" : usage.known === "partial" ? " (a floor: not all of it was reported)" : " (nothing was reported)";
+  return `${parts.join(", ")}${floor}`;
+}
+
+/** Text of an agent as it may go to a terminal: no escape sequences, no control characters but newlines and tabs. */
+export function harmless(text: string): string {
+  // eslint-disable-next-line no-control-regex
+  return stripVTControlCharacters(text).replaceAll(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/g, "");
+}

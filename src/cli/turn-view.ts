@@ -1,0 +1,130 @@
+import type { Message } from "../domain/message.ts";
+import { textOf } from "../domain/message.ts";
+import { cutText } from "../domain/text.ts";
+import type { TurnRecord } from "../domain/turn-record.ts";
+import type { StoredRequest } from "../domain/turn-request.ts";
+import type { TurnResult } from "../domain/turn-result.ts";
+import { addUsage, sumUsage } from "../domain/usage.ts";
+import type { ClosedAttempt, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
+import type { Colors } from "./output.ts";
+import { duration, harmless, usageDetails, usageText } from "./quantity-text.ts";
+
+/** Longest text that is shown of one message or output, in characters. */
+const TEXT_MAX = 4000;
+
+/** Everything about one turn. */
+export interface TurnStory {
+  readonly row: TurnRow;
+  readonly request: StoredRequest;
+  readonly attempts: readonly (ClosedAttempt & { readonly record?: TurnRecord | undefined })[];
+  readonly running?: (OpenedAttempt & { readonly attempt: number }) | undefined;
+  readonly result?: TurnResult | undefined;
+}
+
+/** A turn as a page of text: its attempts, the transcript, what it cost and the Result. */
+export function turnText(story: TurnStory, colors: Colors): string {
+  return [
+    ...head(story, colors),
+    ...story.attempts.flatMap((attempt) => ["", ...attemptLines(attempt, story, colors)]),
+    ...runningLines(story, colors),
+    ...transcript(story, colors),
+    ...costLines(story, colors),
+    ...resultLines(story, colors),
+  ].join("\n");
+}
+
+function head({ row, request }: TurnStory, colors: Colors): string[] {
+  const cell = request.batch;
+  const state = row.state === "settled" ? `settled: ${row.outcome ?? "unknown"}` : row.state;
+  return [
+    `${colors.bold(row.id)}  ${state}`,
+    `agent ${row.agent}, lane ${row.lane}${row.generation > 1 ? `, generation ${row.generation}` : ""}`,
+    ...(cell === undefined ? [] : [`batch ${cell.id}, sample ${cell.sample}, epoch ${cell.epoch}`]),
+    ...(row.session === undefined ? [] : [`session ${row.session}`]),
+    `submitted ${time(row.submittedAt)}`,
+    "input",
+    block(typeof request.input === "string" ? request.input : textOf(request.input)),
+  ];
+}
+
+function attemptLines(attempt: TurnStory["attempts"][number], story: TurnStory, colors: Colors): string[] {
+  const { record, failure } = attempt;
+  const bad = attempt.crashed || failure !== undefined;
+  const paint = bad ? colors.yellow : colors.green;
+  const partial = isTheAnswer(attempt, story) ? undefined : record;
+  return [
+    `${colors.bold(`attempt ${attempt.attempt}`)}  ${paint(attempt.status)}  ${duration(attempt.endedAt - attempt.startedAt)}`,
+    `  ${time(attempt.startedAt)} on ${attempt.worker}`,
+    ...(failure === undefined ? [] : [`  ${failure.code}: ${harmless(cutText(failure.message, TEXT_MAX))}`]),
+    `  usage: ${usageDetails(attempt.usage)}`,
+    ...(attempt.late === undefined ? [] : [`  known later: ${usageDetails(attempt.late)}`]),
+    ...(partial === undefined ? [] : partialLines(partial)),
+  ];
+}
+
+/** What an attempt did whose output is not the Result's. */
+function partialLines(record: TurnRecord): string[] {
+  const tools = record.steps.flatMap((step) => step.toolCalls).map((call) => `${call.name} (${call.status})`);
+  return [
+    ...(tools.length === 0 ? [] : [`  tools: ${harmless(tools.join(", "))}`]),
+    ...(record.output === "" ? ["  partial output: none"] : ["  partial output:", block(record.output, 4)]),
+  ];
+}
+
+function runningLines({ running }: TurnStory, colors: Colors): string[] {
+  if (running === undefined) return [];
+  return ["", `${colors.bold(`attempt ${running.attempt}`)}  running since ${time(running.startedAt)} on ${running.worker}`];
+}
+
+function isTheAnswer(attempt: ClosedAttempt, story: TurnStory): boolean {
+  return story.result !== undefined && attempt.attempt === story.result.attempts.at(-1)?.attempt && !attempt.crashed;
+}
+
+function transcript(story: TurnStory, colors: Colors): string[] {
+  const last = story.attempts.at(-1);
+  const messages = story.result?.messages ?? last?.record?.messages ?? [];
+  if (messages.length === 0) return [];
+  return ["", colors.bold("transcript"), ...messages.map(messageText)];
+}
+
+function messageText(message: Message): string {
+  const text = textOf(message.content);
+  const calls = (message.toolCalls ?? []).map((call) => `calls ${call.name} ${cutText(JSON.stringify(call.args), 500)}`);
+  const said = [...(text === "" ? [] : [text]), ...calls].join("\n");
+  return `  ${message.role}${message.toolCallId === undefined ? "" : ` ${message.toolCallId}`}\n${block(said, 4)}`;
+}
+
+function costLines({ attempts, result, row }: TurnStory, colors: Colors): string[] {
+  const all = sumUsage(attempts.map(({ usage, late }) => (late === undefined ? usage : addUsage(usage, late))));
+  if (attempts.length === 0) return [];
+  return [
+    "",
+    colors.bold("cost"),
+    `  ${usageDetails(all)}, over all attempts`,
+    ...(result === undefined || result.attempts.length < 2 ? [] : [`  wasted: ${usageText(result.wastedUsage)}`]),
+    ...(row.generation > 1 && result !== undefined ? [`  this generation: ${usageDetails(result.usage)}`] : []),
+  ];
+}
+
+function resultLines({ result }: TurnStory, colors: Colors): string[] {
+  if (result === undefined) return ["", "no Result yet"];
+  const checks = result.score?.checks.map((check) => `${check.type} ${check.passed ? "passed" : "missed"}`) ?? [];
+  return [
+    "",
+    `${colors.bold("result")}  ${result.ok ? colors.green("ok") : colors.red("not ok")} (${result.status})`,
+    ...(result.error === undefined ? [] : [block(result.error)]),
+    ...(result.output === "" ? [] : [block(result.output)]),
+    ...(checks.length === 0 ? [] : [`  checks: ${checks.join(", ")}`]),
+  ];
+}
+
+function block(text: string, indent = 2): string {
+  const space = " ".repeat(indent);
+  const shown = cutText(text, TEXT_MAX);
+  const cut = shown.length < text.length ? `\n${space}(cut; --json shows all ${text.length} characters)` : "";
+  return `${space}${harmless(shown).trimEnd().replaceAll("\n", `\n${space}`)}${cut}`;
+}
+
+function time(at: number): string {
+  return new Date(at).toISOString();
+}
