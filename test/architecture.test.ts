@@ -76,7 +76,7 @@ const MAY_IMPORT_ROOFS: Readonly<Record<string, readonly string[]>> = {
   "src/turnq.ts": ["src/app.ts"],
 };
 
-/** The last two are entry points, which hand it on as an argument. */
+/** The last two are entry points: one hands it on as an argument, one puts the mark of its turn there. */
 const READS_ENVIRONMENT = ["src/config.ts", "src/cli/main.ts", "workers/turn-runner.ts"];
 const LINES_MAX = 400;
 const NAMELESS = /^(utils?|helpers?|common|misc|types|interfaces|constants)(\.\w+)?$/i;

@@ -27,7 +27,7 @@ export async function checkLane(redis: Redis, lane: string): Promise<string[]> {
     if (a !== b) problems.push(`${what}: found ${a}, due ${b}`);
   };
   const turns = await turnsOf(redis, lane);
-  const members = (key: string): Promise<string[]> => redis.zrange(key, 0, -1);
+  const members = (key: string): Promise<string[]> => redis.zrange(key, "0", "-1");
 
   for (const state of TurnState.options) {
     const due = turns.filter(({ row }) => row["state"] === state).map(({ id }) => id);
@@ -93,9 +93,9 @@ async function checkBatch(redis: Redis, lane: string, batch: string, turns: read
     differ(say(field), round(number(`u:${field}`)), round(usages.reduce((sum, usage) => sum + (usage[field] ?? 0), 0)));
   }
   for (const known of ["reported", "partial", "unknown"]) differ(say(known), number(`known:${known}`), usages.filter((usage) => usage.known === known).length);
-  differ(say("index"), (await redis.zrange(laneKey(lane, "batchTurns", batch), 0, -1)).toSorted(), turns.map(({ id }) => id).toSorted());
+  differ(say("index"), (await redis.zrange(laneKey(lane, "batchTurns", batch), "0", "-1")).toSorted(), turns.map(({ id }) => id).toSorted());
   const settled = turns.filter(({ row }) => row["state"] === "settled").map(({ id }) => id);
-  differ(say("settled index"), (await redis.zrange(laneKey(lane, "batchSettled", batch), 0, -1)).toSorted(), settled.toSorted());
+  differ(say("settled index"), (await redis.zrange(laneKey(lane, "batchSettled", batch), "0", "-1")).toSorted(), settled.toSorted());
   differ(say("entry in the list of batches"), (await redis.zscore(laneKey(lane, "batches"), batch)) === null, false);
 }
 
@@ -104,7 +104,7 @@ function round(value: number): number {
 }
 
 async function checkSession(redis: Redis, lane: string, session: string, turns: readonly Turn[], differ: Differ): Promise<void> {
-  const queue = await redis.zrange(laneKey(lane, "sessionQueue", session), 0, -1);
+  const queue = await redis.zrange(laneKey(lane, "sessionQueue", session), "0", "-1");
   const open = turns.filter(({ row }) => row["state"] !== "settled");
   differ(`queue of session ${session}`, queue.toSorted(), open.map(({ id }) => id).toSorted());
   const submitted = queue.map((id) => Number(open.find((turn) => turn.id === id)?.row["submittedAt"]));

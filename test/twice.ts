@@ -69,7 +69,7 @@ async function valueOf(redis: Redis, key: string, type: string): Promise<unknown
     case "set":
       return (await redis.smembers(key)).toSorted();
     case "zset": {
-      const flat = await redis.zrange(key, 0, -1, "WITHSCORES");
+      const flat = await redis.zrange(key, "0", "-1", "WITHSCORES");
       return Object.fromEntries(flat.flatMap((member, i) => (i % 2 === 0 ? [[member, flat[i + 1]]] : [])));
     }
     case "stream":

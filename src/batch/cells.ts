@@ -3,6 +3,7 @@ import { TurnqError } from "../domain/error.ts";
 import { Id } from "../domain/id.ts";
 import { wellFormed } from "../domain/text.ts";
 import { REQUEST_MAX_BYTES, TurnRequest } from "../domain/turn-request.ts";
+import type { Cell } from "../domain/turn-request.ts";
 import { cellTurnId } from "./cell-id.ts";
 import { WrittenNumber, mayLoseDigits, parseExactly, plainNumbers, writtenText } from "./exact-json.ts";
 import type { Mapping } from "./mapping.ts";
@@ -42,7 +43,7 @@ export interface CellOptions {
 }
 
 /** A request that is ready to be submitted: a cell of a batch. */
-export type CellRequest = TurnRequest & Required<Pick<TurnRequest, "id" | "batch">>;
+export type CellRequest = TurnRequest & { readonly id: string; readonly batch: Cell };
 
 /** One input line as it was understood, or what is wrong with it. */
 export type Sample =
@@ -97,7 +98,10 @@ export function readSample(value: unknown, number: number, options: CellOptions,
   const sample = typeof raw.id === "string" ? raw.id : String(number);
   const candidate = { ...raw, ...fillers(raw, options) };
   const parsed = TurnRequest.safeParse(candidate);
-  if (!parsed.success) problems.push(...problemsOf(parsed.error, candidate, MAPPABLE_KEYS));
+  if (!parsed.success) {
+    const told = new Set(problems.map((problem) => problem.field));
+    problems.push(...problemsOf(parsed.error, candidate, MAPPABLE_KEYS).filter((problem) => !told.has(problem.field)));
+  }
   const agents = typeof raw.agent === "string" ? [raw.agent] : options.agents;
   if (agents.length === 0)
     problems.push({ field: "agent", message: "is missing; the line or the options must name one" });
@@ -137,7 +141,9 @@ function withPlainNumbers(raw: Raw, mapped: boolean, problems: Problem[]): Raw {
   const asText = new Set(["id", "target", "input", ...(mapped ? ["metadata"] : [])]);
   const entries = Object.entries(raw).map(([key, item]) => [
     key,
-    asText.has(key) && (key !== "input" || !Array.isArray(item)) ? writtenText(item) : plainNumbers(item, [key], problems),
+    asText.has(key) && (key !== "input" || !Array.isArray(item))
+      ? writtenText(item)
+      : plainNumbers(item, [key], problems),
   ]);
   return Object.fromEntries(entries);
 }

@@ -31,7 +31,7 @@ export function scoreOf(request: Expectation, settled: Settled): Score | null {
   const results = checks.map((check): CheckOutcome =>
     outcome === "failed"
       ? { type: check.type, passed: false, note: "the turn failed" }
-      : runCheck(check, check.value ?? request.target, settled.output),
+      : runCheck(check, valueOf(check, request.target), settled.output),
   );
   const passed = results.filter((result) => result.passed).length;
   return { value: passed / results.length, passed: passed === results.length, checks: results };
@@ -39,7 +39,7 @@ export function scoreOf(request: Expectation, settled: Settled): Score | null {
 
 /** Why a check cannot be run, in plain words; undefined when it can. A list is one value of several, of which any may fit. */
 export function checkProblem(check: Check, target: Json | undefined): string | undefined {
-  const value = check.value ?? target;
+  const value = valueOf(check, target);
   if (value === undefined) return `the check "${check.type}" has no value, and there is no target`;
   const values = Array.isArray(value) ? value : [value];
   if (values.length === 0) return `the check "${check.type}" has an empty list of values`;
@@ -48,6 +48,10 @@ export function checkProblem(check: Check, target: Json | undefined): string | u
     if (problem !== undefined) return problem;
   }
   return undefined;
+}
+
+function valueOf(check: Check, target: Json | undefined): Json | undefined {
+  return check.value === undefined ? target : check.value;
 }
 
 function valueProblem(type: CheckType, value: Json): string | undefined {

@@ -48,7 +48,7 @@ export interface ProgressLine {
   readonly etaMs?: number | undefined;
 }
 
-/** What progress says; `running` is without the turns of dead workers. */
+/** What progress says of a batch. */
 export function progressLine(progress: BatchProgress, rate: SettleRate): ProgressLine {
   const { batch, turns, states, outcomes, overdue, attempts, crashedAttempts, usage } = progress;
   const { perSecond } = rate;
@@ -110,13 +110,14 @@ export async function showProgress(options: ShowProgressOptions): Promise<void> 
   const rate = new SettleRate();
   for (;;) {
     const progress = await options.progress().catch(() => undefined);
-    if (signal.aborted) break;
+    // Plain lines are kept in logs, so they end with how it ended; elsewhere a summary takes their place.
+    if (signal.aborted && style !== "plain") break;
     if (progress !== undefined) {
       rate.see(now(), progress.states.settled);
       await show(output, style, progressLine(progress, rate));
     }
-    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
     if (signal.aborted) break;
+    await sleep(everyMs, undefined, { signal }).catch(() => undefined);
   }
   output.live("");
 }

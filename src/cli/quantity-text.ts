@@ -32,7 +32,7 @@ export function usageText(usage: Usage): string {
     ...(tokens === undefined ? [] : [`${shortNumber(tokens)} tokens`]),
     ...(usage.costUsd === undefined ? [] : [`$${usage.costUsd.toFixed(4)}`]),
   ];
-  if (parts.length === 0) return usage.known === "partial" ? "unknown" : "nothing";
+  if (parts.length === 0) return usage.known === "partial" ? "unknown" : "none";
   return `${usage.known === "partial" ? "≥ " : ""}${parts.join(", ")}`;
 }
 
@@ -49,7 +49,7 @@ export function usageDetails(usage: Usage): string {
   ];
   const parts = amounts.flatMap(([name, amount]) => (amount === undefined ? [] : [`${amount} ${name}`]));
   if (usage.costUsd !== undefined) parts.push(`$${usage.costUsd.toFixed(6)}`);
-  if (parts.length === 0) parts.push("nothing");
+  if (parts.length === 0) parts.push("none");
   const floor = usage.known === "reported" ? "" : usage.known === "partial" ? " (a floor: not all of it was reported)" : " (nothing was reported)";
   return `${parts.join(", ")}${floor}`;
 }

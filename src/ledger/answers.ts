@@ -1,10 +1,9 @@
 import { decode } from "./codec.ts";
 import type { Begun, ClosedAttempt, TurnFacts } from "./ledger.ts";
 import type { Message } from "../domain/message.ts";
-import { messageOf } from "../domain/error.ts";
-import { resolveLimits, resolveRetry } from "../domain/limits.ts";
-import type { StoredRequest } from "../domain/turn-request.ts";
+import { TurnqError, messageOf } from "../domain/error.ts";
 import type { Usage } from "../domain/usage.ts";
+import { unreadableAttempt, unreadableRequest } from "./unreadable.ts";
 
 /** A reply of a script: bytes, numbers and lists of them. */
 type Reply = Buffer | number | null | Reply[];
@@ -42,8 +41,7 @@ export function begunOf(turn: string, answer: unknown): Begun {
 function run(turn: string, rest: Reply[]): Begun {
   const [attempt, ...facts] = rest;
   const [request, attempts, iteration, messages] = facts.slice(8);
-  if (!Buffer.isBuffer(request)) throw new Error(`turn ${turn} has no request`);
-  const plain = factsOf(turn, facts.slice(0, 8).map(text), request, list(attempts).map(text));
+  const plain = factsOf(turn, facts.slice(0, 8).map(text), Buffer.isBuffer(request) ? request : null, list(attempts).map(text));
   const history = readable(() => list(messages).flatMap((bytes) => messagesIn(bytes, turn)));
   return {
     kind: "run",
@@ -71,9 +69,12 @@ function readable<T>(read: () => T): { readonly value?: T; readonly problem?: st
  * The facts from the row's fields (generation, firstAttempt, spent, crashes, seq, rev, submittedAt,
  * startedAt), the stored request, and the hash of attempts as a flat list.
  */
-export function factsOf(turn: string, row: readonly (string | null)[], request: Buffer, attempts: readonly string[]): TurnFacts {
+export function factsOf(turn: string, row: readonly (string | null)[], request: Buffer | null, attempts: readonly string[]): TurnFacts {
   const [generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt] = row.map(Number);
-  const stored = readable(() => decode("request", request, `turn ${turn}`));
+  const stored = readable(() => {
+    if (request === null) throw new TurnqError("corrupt", "the stored request is missing", { where: `turn ${turn}` });
+    return decode("request", request, `turn ${turn}`);
+  });
   return {
     request: stored.value ?? unreadableRequest(turn),
     ...(stored.problem === undefined ? {} : { unreadable: stored.problem }),
@@ -89,11 +90,6 @@ export function factsOf(turn: string, row: readonly (string | null)[], request: 
   };
 }
 
-/** Stands for a request that cannot be read. */
-export function unreadableRequest(turn: string): StoredRequest {
-  return { v: 1, id: turn, agent: "unreadable", lane: "unreadable", input: "", limits: resolveLimits(), retry: resolveRetry() };
-}
-
 /** Closed attempts of a turn from its hash (field, value, field, value …), in order. */
 export function closedAttempts(flat: readonly string[]): ClosedAttempt[] {
   const fields = new Map<string, string>();
@@ -102,7 +98,7 @@ export function closedAttempts(flat: readonly string[]): ClosedAttempt[] {
   for (const [field, value] of fields) {
     // Only a closed attempt has `N:by`; an open one holds no more than who runs it.
     if (field.includes(":") || !fields.has(`${field}:by`)) continue;
-    const summary = JSON.parse(value) as ClosedAttempt;
+    const summary = readable(() => JSON.parse(value) as ClosedAttempt).value ?? unreadableAttempt(Number(field));
     const late = fields.get(`${field}:late`);
     closed.push(late === undefined ? summary : { ...summary, late: JSON.parse(late) as Usage });
   }

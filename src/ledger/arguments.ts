@@ -9,8 +9,8 @@ type Argument = string | number | Buffer;
 
 /** How much of an input a list shows, in characters. */
 const PREVIEW_CHARS = 200;
-/** More events than this at a close are flushed before it: a script's arguments are bounded. */
-export const MAX_TAIL_EVENTS = 500;
+/** A script's arguments are bounded: whoever closes with more events than this has appended the others before. */
+const MAX_TAIL_EVENTS = 500;
 
 function attemptArguments(close: AttemptClose): Argument[] {
   const { turn, attempt, nonce, stored, summary, spends } = close;

@@ -165,15 +165,19 @@ export interface LaneLedger {
 
   row(turn: string): Promise<TurnRow | undefined>;
   rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]>;
+  /** Throws `corrupt`. */
   request(turn: string): Promise<StoredRequest | undefined>;
-  /** Requests that cannot be read hold no more than the id and the row's cell. */
+  /** A request that cannot be read is made of what its row knows. */
   requests(turns: readonly string[]): Promise<readonly (StoredRequest | undefined)[]>;
+  /** Throws `corrupt`. */
   result(turn: string, generation: number): Promise<TurnResult | undefined>;
+  /** A Result that cannot be read is `ok: false` and says so. */
   results(turns: readonly { readonly turn: string; readonly generation: number }[]): Promise<readonly (TurnResult | undefined)[]>;
+  /** Throws `corrupt`. */
   attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined>;
-  /** Who began an attempt that is open, when, and as which iteration of its session. */
+  /** Who began an attempt that is open, when, and as which iteration of its session; undefined when nobody did or it cannot be read. */
   opened(turn: string, attempt: number): Promise<OpenedAttempt | undefined>;
-  /** At most 1000 events in the stream of an attempt after a seq; undefined when there is no stream. */
+  /** At most 1000 events in the stream of an attempt after a seq, without what cannot be read; undefined when there is no stream. */
   events(turn: string, attempt: number, after: number): Promise<readonly TurnEvent[] | undefined>;
   batchCounts(batch: string): Promise<BatchCounts | undefined>;
   batchTurns(batch: string, after: number, limit: number): Promise<SettledPage>;

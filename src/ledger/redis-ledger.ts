@@ -2,16 +2,17 @@ import type { Redis } from "ioredis";
 import { decode, encode } from "./codec.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
 import { jobId, laneKey, laneTag, settledChannel } from "./keys.ts";
-import { begunOf, factsOf, unreadableRequest } from "./answers.ts";
+import { begunOf, factsOf } from "./answers.ts";
 import { closeArguments, settleArguments } from "./arguments.ts";
 import { batchCountsOf, rowOf } from "./rows.ts";
+import { unreadableRequest, unreadableResult } from "./unreadable.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 import type { AttemptClose, AttemptSettle, Begun, Delivery, LaneLedger, OpenedAttempt, SettledPage, TurnFacts, TurnRow } from "./ledger.ts";
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
-import { TurnqError } from "../domain/error.ts";
+import { messageOf, TurnqError } from "../domain/error.ts";
 import type { Usage } from "../domain/usage.ts";
 
 /** An argument of a script. */
@@ -58,7 +59,7 @@ class RedisLaneLedger implements LaneLedger {
       this.#redis.getBuffer(this.#key("request", turn)),
       this.#redis.hgetall(this.#key("attempts", turn)),
     ]);
-    if (request === null) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${turn}` });
+    if (row[0] === null) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${turn}` });
     return factsOf(turn, row, request, Object.entries(attempts).flat());
   }
 
@@ -117,40 +118,44 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async requests(turns: readonly string[]): Promise<readonly (StoredRequest | undefined)[]> {
-    if (turns.length === 0) return [];
-    const found = await this.#redis.mgetBuffer(...turns.map((turn) => this.#key("request", turn)));
-    return Promise.all(
-      turns.map((turn, i) => {
-        const bytes = found[i];
-        return bytes === null || bytes === undefined ? undefined : this.#requestOr(turn, bytes);
-      }),
-    );
-  }
-
-  async #requestOr(turn: string, bytes: Buffer): Promise<StoredRequest> {
-    try {
-      return decode("request", bytes, `turn ${turn}`);
-    } catch {
-      const row = await this.row(turn);
-      const { batch, sample, epoch, agent = "unreadable" } = row ?? {};
-      const cell = batch === undefined || sample === undefined || epoch === undefined ? {} : { batch: { id: batch, sample, epoch } };
-      return { ...unreadableRequest(turn), agent, lane: this.lane, ...cell };
-    }
+    const read = (bytes: Buffer, i: number): StoredRequest => decode("request", bytes, `turn ${turns[i]}`);
+    const instead = (i: number, row?: TurnRow): StoredRequest => unreadableRequest(turns[i] ?? "", this.lane, row);
+    return this.#readable(turns, turns.map((turn) => this.#key("request", turn)), read, instead);
   }
 
   async result(turn: string, generation: number): Promise<TurnResult | undefined> {
-    const [result] = await this.results([{ turn, generation }]);
-    return result;
+    const bytes = await this.#redis.getBuffer(this.#key("result", turn, generation));
+    return bytes === null ? undefined : decode("result", bytes, `turn ${turn}`);
   }
 
-  async results(turns: readonly { readonly turn: string; readonly generation: number }[]) {
-    if (turns.length === 0) return [];
+  async results(turns: readonly { readonly turn: string; readonly generation: number }[]): Promise<readonly (TurnResult | undefined)[]> {
+    const ids = turns.map(({ turn }) => turn);
     const keys = turns.map(({ turn, generation }) => this.#key("result", turn, generation));
+    const read = (bytes: Buffer, i: number): TurnResult => decode("result", bytes, `turn ${ids[i]}`);
+    const instead = (i: number, row: TurnRow | undefined, problem: string): TurnResult => unreadableResult(ids[i] ?? "", turns[i]?.generation ?? 1, problem, row);
+    return this.#readable(ids, keys, read, instead);
+  }
+
+  /** Reads a list in which one value that is corrupt is no reason not to show the others. */
+  async #readable<T>(
+    turns: readonly string[],
+    keys: readonly string[],
+    read: (bytes: Buffer, i: number) => T,
+    instead: (i: number, row: TurnRow | undefined, problem: string) => T,
+  ): Promise<(T | undefined)[]> {
+    if (keys.length === 0) return [];
     const found = await this.#redis.mgetBuffer(...keys);
-    return turns.map(({ turn }, i) => {
-      const bytes = found[i];
-      return bytes === null || bytes === undefined ? undefined : decode("result", bytes, `turn ${turn}`);
-    });
+    return Promise.all(
+      turns.map(async (turn, i) => {
+        const bytes = found[i] ?? undefined;
+        if (bytes === undefined) return undefined;
+        try {
+          return read(bytes, i);
+        } catch (error) {
+          return instead(i, await this.row(turn), messageOf(error));
+        }
+      }),
+    );
   }
 
   async attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined> {
@@ -161,14 +166,14 @@ class RedisLaneLedger implements LaneLedger {
   async opened(turn: string, attempt: number): Promise<OpenedAttempt | undefined> {
     const json = await this.#redis.hget(this.#key("attempts", turn), String(attempt));
     if (json === null) return undefined;
-    return JSON.parse(json) as OpenedAttempt;
+    return parsed(json) as OpenedAttempt | undefined;
   }
 
   async events(turn: string, attempt: number, after: number): Promise<readonly TurnEvent[] | undefined> {
     const key = this.#key("events", turn, attempt);
     const entries = await this.#redis.xrange(key, `${after + 1}-0`, "+", "COUNT", 1000);
     if (entries.length === 0 && (await this.#redis.exists(key)) === 0) return undefined;
-    return entries.map(([, fields]) => TurnEvent.parse(JSON.parse(fields[1] ?? "null")));
+    return entries.flatMap(([, fields]) => TurnEvent.safeParse(parsed(fields[1] ?? "null")).data ?? []);
   }
 
   async batchCounts(batch: string) {
@@ -193,5 +198,14 @@ class RedisLaneLedger implements LaneLedger {
     const [seconds, micros] = await this.#redis.time();
     const now = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
     return this.#redis.zcount(this.#key("leases"), "-inf", now);
+  }
+}
+
+/** The value of a text of JSON; undefined when it is none. */
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
   }
 }

@@ -72,7 +72,7 @@ export class Deliveries {
   async #deliver(job: Job, token: string): Promise<TurnResult | typeof STRAY> {
     const { worker, ledger } = this.#lane;
     const spec = worker.specs.get(job.name);
-    if (spec === undefined) return this.#later(job, token, OTHER_WORKER_MS);
+    if (spec === undefined) return this.#notOurs(job, token);
     const delivery: Delivery = { turn: turnOfJob(job.id ?? ""), job: job.id ?? "", token, attemptsStarted: job.attemptsStarted };
     for (;;) {
       const begun = await untilAnswered(() => ledger.begin(delivery, worker.workerId, spec.abilities.announcesCalls), worker.log, worker.givenUp);
@@ -80,6 +80,13 @@ export class Deliveries {
       const finished = await this.#closeLost(delivery.turn, begun);
       if (finished.kind === "later") return this.#later(job, token, finished.afterMs, await this.#crashedData(delivery.turn));
     }
+  }
+
+  /** Another worker may have this agent; a job that stands for no turn waits for nobody. */
+  async #notOurs(job: Job, token: string): Promise<typeof STRAY> {
+    const { worker, ledger } = this.#lane;
+    const row = await untilAnswered(() => ledger.row(turnOfJob(job.id ?? "")), worker.log, worker.givenUp);
+    return row?.job === job.id ? this.#later(job, token, OTHER_WORKER_MS) : STRAY;
   }
 
   async #follow(job: Job, token: string, turn: string, begun: Exclude<Begun, { kind: "lost" }>): Promise<TurnResult | typeof STRAY> {
@@ -125,7 +132,7 @@ export class Deliveries {
 
   async #tellSettled(job: Job, turn: string, generation: number): Promise<TurnResult> {
     const { ledger, worker } = this.#lane;
-    const result = await untilAnswered(() => ledger.result(turn, generation), worker.log, worker.givenUp);
+    const [result] = await untilAnswered(() => ledger.results([{ turn, generation }]), worker.log, worker.givenUp);
     if (result === undefined) throw new Error(`the Result of turn ${turn}, generation ${generation}, is missing`);
     return tell(job, result, await this.#crashedData(turn));
   }

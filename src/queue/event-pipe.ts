@@ -73,15 +73,23 @@ export class EventPipe {
     return events;
   }
 
+  /** Appends in parts; false when the attempt is no longer current. */
+  async #send(events: readonly TurnEvent[]): Promise<boolean> {
+    for (let from = 0; from < events.length; from += FLUSH_MAX) {
+      const part = events.slice(from, from + FLUSH_MAX);
+      if (!(await this.#options.append(part))) return false;
+      this.#flushed = part.at(-1)?.seq ?? this.#flushed;
+    }
+    return true;
+  }
+
   #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     // While one append is under way the next events wait and merge: a slow Redis makes fewer, longer appends.
     this.#flushing = this.#flushing.then(async () => {
       if (!this.#open || this.#waiting.length === 0) return;
-      const events = this.#take();
-      if (!(await this.#options.append(events))) this.#open = false;
-      else this.#flushed = this.#seq;
+      if (!(await this.#send(this.#take()))) this.#open = false;
     });
   }
 
@@ -95,7 +103,10 @@ export class EventPipe {
     this.#open = false;
     await this.#flushing;
     this.#take();
-    return { events: mergeDeltas(this.#taken), tail: this.#taken.filter((event) => event.seq > this.#flushed) };
+    const tail = (): TurnEvent[] => this.#taken.filter((event) => event.seq > this.#flushed);
+    // The close takes a bounded number of events. Where there is a stream, somebody may watch it: it gets the others before.
+    if (this.#flushed > this.#options.after && tail().length > FLUSH_MAX) await this.#send(tail().slice(0, -FLUSH_MAX));
+    return { events: mergeDeltas(this.#taken), tail: tail() };
   }
 }
 

@@ -5,6 +5,7 @@ import type { LaneLedger } from "../ledger/ledger.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
+import { isTurnqError } from "../domain/error.ts";
 import { cutText } from "../domain/text.ts";
 import { writeWithFinish } from "./backend.ts";
 import { jobData, returnValue } from "./job-shape.ts";
@@ -54,7 +55,16 @@ export async function dataWithCrashed(
 ): Promise<object | undefined> {
   const crashed = attempts.filter((attempt) => attempt.crashed && attempt.attempt !== current?.attempt).slice(-MAX_CRASHED);
   if (crashed.length === 0 && current?.crashed !== true) return undefined;
-  const stored = await Promise.all(crashed.map(({ attempt }) => ledger.attempt(request.id, attempt)));
-  const records = stored.flatMap((attempt) => attempt?.record ?? []);
+  const records = (await Promise.all(crashed.map(({ attempt }) => storedRecord(ledger, request.id, attempt)))).flatMap((record) => record ?? []);
   return jobData(request, current?.crashed === true ? [...records, current] : records);
+}
+
+/** A record that cannot be read is left out: what is told of a turn must not depend on it. */
+async function storedRecord(ledger: LaneLedger, turn: string, attempt: number): Promise<TurnRecord | undefined> {
+  try {
+    return (await ledger.attempt(turn, attempt))?.record;
+  } catch (error) {
+    if (isTurnqError(error, "corrupt")) return undefined;
+    throw error;
+  }
 }

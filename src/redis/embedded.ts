@@ -40,7 +40,7 @@ export interface EmbeddedRedis {
   /** True when it was running already. */
   readonly adopted: boolean;
   /** Gives up the claim: 5 s after the last user has gone the keeper ends the server. Idempotent. */
-  close(): void;
+  readonly close: () => void;
 }
 
 const POLL_MS = 20;

@@ -48,7 +48,7 @@ export interface RedisServer {
   /** Resolves when the process has ended, for whatever reason. Never rejects. */
   readonly exited: Promise<RedisServerExit>;
   /** Ends it, politely and after 5 s by force; what it acknowledged is on disk. Idempotent. */
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 /** Thrown when the process ended before it answered. */

@@ -1,6 +1,6 @@
 import { execFile, spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -69,8 +69,12 @@ done`,
   );
 }
 
-function setup(argv: readonly string[], env: Record<string, string> = {}): { status: number | null; output: string } {
-  const run = spawnSync(process.execPath, [SETUP, ...argv], { env: { PATH: bin, ...env }, encoding: "utf8" });
+function setup(
+  argv: readonly string[],
+  env: Record<string, string> = {},
+  script = SETUP,
+): { status: number | null; output: string } {
+  const run = spawnSync(process.execPath, [script, ...argv], { env: { PATH: bin, ...env }, encoding: "utf8" });
   return { status: run.status, output: run.stdout + run.stderr };
 }
 
@@ -136,6 +140,16 @@ test("elsewhere it names what to type and exits 1; with REDIS_URL it goes on", a
   expect(without.output).toContain("docker compose up -d");
   const withUrl = setup(redisOnly(), { REDIS_URL: "redis://127.0.0.1:6379" });
   expect(withUrl).toMatchObject({ status: 0, output: expect.stringContaining("REDIS_URL is used") });
+});
+
+test("the installed package has all that fetching redis-server needs, and does nothing else", async () => {
+  const { files } = z.object({ files: z.array(z.string()) }).parse(JSON.parse(readFileSync("package.json", "utf8")));
+  await mkdir(join(dir, "scripts"));
+  for (const file of files.filter((name) => name.startsWith("scripts/"))) await cp(file, join(dir, file));
+  await program("redis-server", "exit 0");
+  const run = (argv: string[]): ReturnType<typeof setup> => setup(argv, {}, join(dir, "scripts/setup.mjs"));
+  expect(run(redisOnly())).toEqual({ status: 0, output: "" });
+  expect(run([])).toMatchObject({ status: 1, output: expect.stringContaining("only --redis-only") });
 });
 
 test("the lock file names every package that another one wants: npm ci refuses it otherwise", () => {

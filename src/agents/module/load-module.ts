@@ -13,7 +13,7 @@ import type { LoadOrder } from "./runner-message.ts";
  * @throws TurnqError `config` that names the file
  */
 export async function loadModule(order: Omit<LoadOrder, "type">): Promise<AgentSpec> {
-  const { name, config = null } = order;
+  const { name, config = {} } = order;
   const value = chooseAgent(await importFile(order), order);
   if (isDefinedAgent(value)) return specOf(value, { name });
   if (isAgentClass(value)) return agentClassSpec(name, value, config);

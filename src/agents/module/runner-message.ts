@@ -53,12 +53,12 @@ export type ModuleFacts = z.infer<typeof ModuleFacts>;
 export const RunnerReport = z.discriminatedUnion("type", [
   z.object({ type: z.literal("loaded"), facts: ModuleFacts }),
   z.object({ type: z.literal("not_loaded"), message: z.string() }),
-  z.object({ type: z.literal("event"), id: z.number(), event: z.unknown() }),
+  z.object({ type: z.literal("event"), id: z.number(), event: z.unknown().optional() }),
   /** The turn is over: with its record, or with what was thrown and the partial record. */
   z.object({
     type: z.literal("ended"),
     id: z.number(),
-    record: z.unknown(),
+    record: z.unknown().optional(),
     stopReason: StopReason.optional(),
     thrown: z.object({ message: z.string(), failure: Failure }).optional(),
   }),

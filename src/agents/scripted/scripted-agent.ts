@@ -21,7 +21,7 @@ const WAIT_FOR_FILE_MS = 5;
 type Ended = TurnAnswer | undefined;
 
 /** For tests: does what its script says, cue by cue, the bad things too. */
-export class ScriptedAgent extends Agent<ScriptedConfig> {
+export class ScriptedAgent extends Agent<ScriptedConfig | null | undefined> {
   static override readonly supportsCooperativeStop = true;
   static override readonly announcesCalls = true;
   readonly #children = new Set<ChildProcess>();
@@ -65,7 +65,7 @@ export class ScriptedAgent extends Agent<ScriptedConfig> {
 
   #script(): Script | undefined {
     const own = this.init.options["script"];
-    if (own === undefined) return this.config.script;
+    if (own === undefined) return this.config?.script;
     const parsed = Script.safeParse(own);
     if (parsed.success) return parsed.data;
     throw new TurnqError("config", `agent ${this.name}: options.script is not a script: ${parsed.error.message}`);

@@ -81,7 +81,7 @@ test("a session's retried turn stands at the end and its job is parked", async (
   await failed("t1");
   expect(await retryTurn(new LaneSet(lane.redis, SILENT).get(lane.name), "t1")).toEqual({ kind: "opened", generation: 2 });
   expect(await lane.state("t1")).toBe("parked");
-  expect(await lane.redis.zrange(lane.bull("delayed"), 0, -1)).toContain("t1~2");
+  expect(await lane.redis.zrange(lane.bull("delayed"), "0", "-1")).toContain("t1~2");
   await lane.settled("t2");
   expect(await lane.redis.lrange(lane.bull("wait"), 0, -1)).toContain("t1~2");
   expect(await lane.run("t1")).toMatchObject({ iteration: 2 });

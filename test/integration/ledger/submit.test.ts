@@ -26,7 +26,7 @@ afterEach(async () => {
 
 /** The jobs that stand in one of BullMQ's lists or sets. */
 async function standing(kind: "wait" | "delayed"): Promise<string[]> {
-  return kind === "wait" ? lane.redis.lrange(lane.bull("wait"), 0, -1) : lane.redis.zrange(lane.bull("delayed"), 0, -1);
+  return kind === "wait" ? lane.redis.lrange(lane.bull("wait"), 0, -1) : lane.redis.zrange(lane.bull("delayed"), "0", "-1");
 }
 
 /** Has the replies of the next EXECs lost after Redis carried them out, as by a cut connection. */

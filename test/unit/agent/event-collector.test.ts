@@ -159,12 +159,11 @@ describe("EventCollector", () => {
     expect(validHistory(record.messages)).toHaveLength(1);
   });
 
-  it("books fractions of a cost exactly", () => {
-    const record = collect([say("a"), used({ costUsd: 0.1 }), stepEnd, say("b"), used({ costUsd: 0.1 + 0.2 })]).record(
-      whole,
-    );
+  it("books fractions of a cost exactly, which parts of it would not add up to", () => {
+    const costs = [0.35, 0.6699999999999999, 1.43];
+    const record = collect(costs.flatMap((costUsd) => [say("a"), used({ costUsd }), stepEnd])).record(whole);
     expectSound(record);
-    expect(record.usage.costUsd).toBe(0.1 + 0.2);
+    expect(record.usage.costUsd).toBe(1.43);
   });
 
   it.each([

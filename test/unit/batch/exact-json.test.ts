@@ -13,7 +13,8 @@ describe("parseExactly", () => {
   });
 
   test("A29 numbers that lose nothing stay numbers, and texts of digits stay texts", () => {
-    const text = '{"a":9007199254740992,"b":1e21,"c":0.1,"d":"9007199254740993 \\" 1e999","e":[1.0,-0],"f":1234567890123456}';
+    const text =
+      '{"a":9007199254740992,"b":1e21,"c":0.1,"d":"9007199254740993 \\" 1e999","e":[1.0,-0],"f":1234567890123456}';
     expect(parseExactly(text)).toEqual(JSON.parse(text));
   });
 
@@ -52,7 +53,10 @@ test("A29 a number that cannot be kept is a problem of its field", () => {
   const value = parseExactly('{"n":[1,{"deep":9007199254740993}]}');
   plainNumbers(value, ["options"], problems);
   expect(problems).toEqual([
-    { field: "options.n[1].deep", message: "the number 9007199254740993 cannot be kept exactly; write it as text, in quotes" },
+    {
+      field: "options.n[1].deep",
+      message: "the number 9007199254740993 cannot be kept exactly; write it as text, in quotes",
+    },
   ]);
 });
 

@@ -5,8 +5,10 @@ import type { CellOptions } from "../../../src/batch/cells.ts";
 import { collect, opener, options } from "./bytes.ts";
 
 const check = (content: string, changes: Partial<CellOptions> = {}) => checkInput(opener(content), options(changes));
-const read = (content: string, changes: Partial<CellOptions> = {}) => collect(requestsOf(opener(content), options(changes)));
-const problems = async (content: string, changes: Partial<CellOptions> = {}) => problemLines(await check(content, changes));
+const read = (content: string, changes: Partial<CellOptions> = {}) =>
+  collect(requestsOf(opener(content), options(changes)));
+const problems = async (content: string, changes: Partial<CellOptions> = {}) =>
+  problemLines(await check(content, changes));
 const map = (text: string) => ({ map: parseMapping(text) });
 
 describe("lines become turns", () => {
@@ -29,14 +31,31 @@ describe("lines become turns", () => {
       "b1:3:noop:1",
       "b1:3:noop:2",
     ]);
-    expect(await check(content, { agents: ["echo", "noop"], epochs: 2 })).toEqual({ lines: 3, samples: 2, turns: 8, problems: [], more: 0 });
+    expect(await check(content, { agents: ["echo", "noop"], epochs: 2 })).toEqual({
+      lines: 3,
+      samples: 2,
+      turns: 8,
+      problems: [],
+      more: 0,
+    });
   });
 
   test("what a line says itself stands above the options", async () => {
-    const content = '{"input":"a","agent":"noop","lane":"own","limits":{"timeoutMs":5},"expect":[{"type":"equals","value":"a"}]}\n{"input":"b","target":"x","limits":{"graceMs":1}}';
+    const content =
+      '{"input":"a","agent":"noop","lane":"own","limits":{"timeoutMs":5},"expect":[{"type":"equals","value":"a"}]}\n{"input":"b","target":"x","limits":{"graceMs":1}}';
     const [own, filled] = await read(content, { lane: "fast", timeoutMs: 1000, expect: "includes" });
-    expect(own).toMatchObject({ agent: "noop", lane: "own", limits: { timeoutMs: 5 }, expect: [{ type: "equals", value: "a" }] });
-    expect(filled).toMatchObject({ agent: "echo", lane: "fast", limits: { graceMs: 1, timeoutMs: 1000 }, expect: [{ type: "includes" }] });
+    expect(own).toMatchObject({
+      agent: "noop",
+      lane: "own",
+      limits: { timeoutMs: 5 },
+      expect: [{ type: "equals", value: "a" }],
+    });
+    expect(filled).toMatchObject({
+      agent: "echo",
+      lane: "fast",
+      limits: { graceMs: 1, timeoutMs: 1000 },
+      expect: [{ type: "includes" }],
+    });
   });
 
   test("C60 the same prompt five times is five turns", async () => {
@@ -46,20 +65,32 @@ describe("lines become turns", () => {
 
   test("C20 a mark, CRLF, blank lines and no last newline change nothing", async () => {
     const turns = await read('\ufeff{"input":"a"}\r\n\r\n{"input":"b"}\r\n{"input":"c"}');
-    expect(turns.map((turn) => [turn.input, turn.batch.sample])).toEqual([["a", "1"], ["b", "3"], ["c", "4"]]);
+    expect(turns.map((turn) => [turn.input, turn.batch.sample])).toEqual([
+      ["a", "1"],
+      ["b", "3"],
+      ["c", "4"],
+    ]);
   });
 
   test("limit takes the first samples and reads no further; sample takes the one", async () => {
     const content = '{"input":"a"}\n{"input":"b","id":"x"}\nnot JSON';
     expect((await read(content, { limit: 2 })).map((turn) => turn.input)).toEqual(["a", "b"]);
-    expect((await read('{"input":"a"}\n{"input":"b","id":"x"}\n', { sample: "x" })).map((turn) => turn.input)).toEqual(["b"]);
-    expect(await check('{"input":"a"}\n{"input":"b","id":"x"}\n', { sample: "x", epochs: 3 })).toMatchObject({ lines: 2, samples: 1, turns: 3 });
+    expect((await read('{"input":"a"}\n{"input":"b","id":"x"}\n', { sample: "x" })).map((turn) => turn.input)).toEqual([
+      "b",
+    ]);
+    expect(await check('{"input":"a"}\n{"input":"b","id":"x"}\n', { sample: "x", epochs: 3 })).toMatchObject({
+      lines: 2,
+      samples: 1,
+      turns: 3,
+    });
   });
 
   test("C20 nothing to do is no_turns", async () => {
     await expect(check("")).rejects.toMatchObject({ code: "no_turns", message: "no turns" });
     await expect(check("\ufeff\r\n  \n")).rejects.toMatchObject({ code: "no_turns" });
-    await expect(check('{"input":"a"}', { sample: "7" })).rejects.toMatchObject({ message: 'no turns: no line has the sample "7"' });
+    await expect(check('{"input":"a"}', { sample: "7" })).rejects.toMatchObject({
+      message: 'no turns: no line has the sample "7"',
+    });
   });
 });
 
@@ -76,11 +107,25 @@ describe("ids", () => {
   });
 
   test("A20 A29 business numbers are good ids, digit by digit as they are written", async () => {
-    const content = ["123", '"456"', '"a:b"', "0", "9007199254740993", "1.0", "-5", '"NaN"'].map((id) => `{"input":"x","id":${id}}`).join("\n");
+    const content = ["123", '"456"', '"a:b"', "0", "9007199254740993", "1.0", "-5", '"NaN"']
+      .map((id) => `{"input":"x","id":${id}}`)
+      .join("\n");
     const turns = await read(content);
-    expect(turns.map((turn) => turn.batch.sample)).toEqual(["123", "456", "a:b", "0", "9007199254740993", "1.0", "-5", "NaN"]);
+    expect(turns.map((turn) => turn.batch.sample)).toEqual([
+      "123",
+      "456",
+      "a:b",
+      "0",
+      "9007199254740993",
+      "1.0",
+      "-5",
+      "NaN",
+    ]);
     const [mapped] = await read('{"q":"x","n":{"id":9007199254740993}}', map("input=q,id=n.id"));
-    expect(mapped?.batch.sample).toBe("9007199254740993");
+    expect(mapped).toMatchObject({
+      batch: { sample: "9007199254740993" },
+      metadata: { n: { id: "9007199254740993" } },
+    });
   });
 
   test("A23 an id that comes twice: both lines are named", async () => {
@@ -94,8 +139,12 @@ describe("ids", () => {
   });
 
   test("A23 an id that is the number of another line clashes with it, in whatever order", async () => {
-    expect(await problems('{"input":"a"}\n{"input":"b","id":1}')).toEqual(['line 2, field id: the id "1" is already on line 1']);
-    expect(await problems('{"input":"a","id":"2"}\n{"input":"b"}')).toEqual(['line 2, field id: the id "2" is already on line 1']);
+    expect(await problems('{"input":"a"}\n{"input":"b","id":1}')).toEqual([
+      'line 2, field id: the id "1" is already on line 1',
+    ]);
+    expect(await problems('{"input":"a","id":"2"}\n{"input":"b"}')).toEqual([
+      'line 2, field id: the id "2" is already on line 1',
+    ]);
     expect(await problems('{"input":"a","id":"1"}\n{"input":"b","id":"3"}')).toEqual([]);
   });
 });
@@ -112,11 +161,23 @@ describe("problems are told in plain words, with line and field", () => {
     ['{"input":"x","limits":{"maxSteps":"3"}}', ["line 1, field limits.maxSteps: must be a number"]],
     ['{"input":"x","limits":5}', ["line 1, field limits: must be an object"]],
     ['{"input":"x","limits":[]}', ["line 1, field limits: must be an object"]],
-    ['{"input":"x","retry":{"afterToolCalls":"no"}}', ['line 1, field retry.afterToolCalls: must be "always" or "never"']],
+    [
+      '{"input":"x","retry":{"afterToolCalls":"no"}}',
+      ['line 1, field retry.afterToolCalls: must be "always" or "never"'],
+    ],
     ['{"input":"x","target":{"a":1}}', ["line 1, field target: must be text, a number, true or false or a list"]],
-    ['{"input":"x","expect":[{"type":"equal"}]}', ['line 1, field expect[0].type: must be "equals", "includes", "regex" or "number"']],
-    ['{"input":"x","batch":{"id":"b","sample":"s","epoch":1}}', ["line 1, field batch: is set by the submission, not by a line"]],
-    ['{"input":"x","options":{"n":9007199254740993}}', ["line 1, field options.n: the number 9007199254740993 cannot be kept exactly; write it as text, in quotes"]],
+    [
+      '{"input":"x","expect":[{"type":"equal"}]}',
+      ['line 1, field expect[0].type: must be "equals", "includes", "regex" or "number"'],
+    ],
+    [
+      '{"input":"x","batch":{"id":"b","sample":"s","epoch":1}}',
+      ["line 1, field batch: is set by the submission, not by a line"],
+    ],
+    [
+      '{"input":"x","options":{"n":9007199254740993}}',
+      ["line 1, field options.n: the number 9007199254740993 cannot be kept exactly; write it as text, in quotes"],
+    ],
     ['{"input":"x","__proto__":{"a":1}}', ['line 1: unknown key "__proto__"']],
     ['["a"]', ["line 1: must be a JSON object, one on each line"]],
     ["null", ["line 1: must be a JSON object, one on each line"]],
@@ -129,9 +190,13 @@ describe("problems are told in plain words, with line and field", () => {
     expect(await problems('{"input":"x","agent":"ehco"}')).toEqual([
       'line 1, field agent: unknown agent "ehco" (did you mean "echo"?); known are echo, noop',
     ]);
-    expect(await problems('{"input":"x"}', { agents: [] })).toEqual(["line 1, field agent: is missing; the line or the options must name one"]);
+    expect(await problems('{"input":"x"}', { agents: [] })).toEqual([
+      "line 1, field agent: is missing; the line or the options must name one",
+    ]);
     await expect(check('{"input":"x"}', { agents: ["noob"] })).rejects.toMatchObject({ code: "unknown_agent" });
-    await expect(check('{"input":"x"}', { agents: ["echo", "echo"] })).rejects.toMatchObject({ code: "invalid_request" });
+    await expect(check('{"input":"x"}', { agents: ["echo", "echo"] })).rejects.toMatchObject({
+      code: "invalid_request",
+    });
     const nobody = { names: () => [], problem: () => undefined };
     expect(await problems('{"input":"x","agent":"any"}', { directory: nobody })).toEqual([]);
   });
@@ -139,16 +204,21 @@ describe("problems are told in plain words, with line and field", () => {
   test("what an agent cannot do is a problem of the line that asks for it", async () => {
     const directory: CellOptions["directory"] = {
       names: () => ["echo", "noop"],
-      problem: (agent, request) => (agent === "noop" && request.limits?.maxSteps !== undefined ? "noop cannot keep maxSteps" : undefined),
+      problem: (agent, request) =>
+        agent === "noop" && request.limits?.maxSteps !== undefined ? "noop cannot keep maxSteps" : undefined,
     };
     const content = '{"input":"a","limits":{"maxSteps":1}}\n{"input":"b"}';
-    expect(await problems(content, { directory, agents: ["echo", "noop"] })).toEqual(["line 1: noop cannot keep maxSteps"]);
+    expect(await problems(content, { directory, agents: ["echo", "noop"] })).toEqual([
+      "line 1: noop cannot keep maxSteps",
+    ]);
     expect(await problems(content, { directory })).toEqual([]);
   });
 
   test("a session on two lanes is found before anything is stored", async () => {
     const directory = { ...options().directory, lane: (agent: string) => `lane-${agent}` };
-    expect(await problems('{"input":"a","session":"s"}\n{"input":"b","session":"s","agent":"noop"}', { directory })).toEqual([
+    expect(
+      await problems('{"input":"a","session":"s"}\n{"input":"b","session":"s","agent":"noop"}', { directory }),
+    ).toEqual([
       'line 2, field session: the session "s" is on lane "lane-echo" (line 1) and cannot be on "lane-noop" too',
     ]);
     expect(await problems('{"input":"a","session":"s"}\n{"input":"b","session":"s"}', { directory })).toEqual([]);
@@ -158,7 +228,9 @@ describe("problems are told in plain words, with line and field", () => {
     expect(await problems('{"input":"x"}', { expect: "equals" })).toEqual([
       'line 1, field expect[0]: the check "equals" has no value, and there is no target',
     ]);
-    expect(await problems('{"input":"x","target":"(a"}', { expect: "regex" })).toEqual([expect.stringContaining("the pattern cannot be used")]);
+    expect(await problems('{"input":"x","target":"(a"}', { expect: "regex" })).toEqual([
+      expect.stringContaining("the pattern cannot be used"),
+    ]);
     expect(await problems('{"input":"x","target":"a","expect":[]}', { expect: "number" })).toEqual([]);
   });
 
@@ -180,8 +252,12 @@ describe("problems are told in plain words, with line and field", () => {
   test("A17 a request over 8 MB is a bad line, one just under it is not", async () => {
     const size = 8 * 1024 * 1024;
     expect(await problems(`{"input":"${"x".repeat(size - 2000)}"}`)).toEqual([]);
-    expect(await problems(`{"input":"${"x".repeat(size - 500)}"}`)).toEqual([expect.stringMatching(/bytes of JSON; 8388608 is the most/)]);
-    expect(await problems(`{"input":"${"x".repeat(size)}"}\n{"input":"y"}`)).toEqual(["line 1: is longer than 8388608 bytes"]);
+    expect(await problems(`{"input":"${"x".repeat(size - 500)}"}`)).toEqual([
+      expect.stringMatching(/bytes of JSON; 8388608 is the most/),
+    ]);
+    expect(await problems(`{"input":"${"x".repeat(size)}"}\n{"input":"y"}`)).toEqual([
+      "line 1: is longer than 8388608 bytes",
+    ]);
   });
 
   test("a line that is nested without end is a bad line", async () => {
@@ -198,55 +274,6 @@ describe("problems are told in plain words, with line and field", () => {
   });
 });
 
-describe("mapping", () => {
-  test("columns become fields, nested ones too, and the rest is metadata", async () => {
-    const line = '{"task_id":"T/1","prompt":"do it","answer":18,"meta":{"level":3},"deep":{"q":{"text":"x"}},"__proto__":{"a":1}}';
-    const [turn] = await read(line, map("input=prompt, id=task_id, target=answer"));
-    expect(turn).toMatchObject({ id: "b1:T/1:echo:1", input: "do it", target: 18 });
-    expect(JSON.stringify(turn?.metadata)).toBe('{"meta":{"level":3},"deep":{"q":{"text":"x"}},"__proto__":{"a":1}}');
-    const [nested] = await read(line, map("input=deep.q.text"));
-    expect(nested).toMatchObject({ input: "x", metadata: { task_id: "T/1" } });
-    const [dotted] = await read('{"a.b":"whole name","a":{"b":"path"}}', map("input=a.b"));
-    expect(dotted?.input).toBe("whole name");
-  });
-
-  test("input is the column of that name unless it is mapped; a number there is its text; null says nothing", async () => {
-    const [turn] = await read('{"input":"q","answer":null,"x":1}', map("target=answer"));
-    expect(turn).toMatchObject({ input: "q", metadata: { x: 1 } });
-    expect(turn).not.toHaveProperty("target");
-    expect((await read('{"q":12}', map("input=q")))[0]?.input).toBe("12");
-    expect((await read('{"q":12345678901234567890,"t":[9007199254740993,1]}', map("input=q,target=t")))[0]).toMatchObject({
-      input: "12345678901234567890",
-      target: ["9007199254740993", 1],
-    });
-  });
-
-  test("mapped metadata and the columns that are left are one object", async () => {
-    expect((await read('{"q":"x","m":{"a":1},"b":2}', map("input=q,metadata=m")))[0]?.metadata).toEqual({ a: 1, b: 2 });
-    expect(await problems('{"q":"x","m":"text","b":2}', map("input=q,metadata=m"))).toEqual([
-      "line 1, field metadata (from m): must be an object of values that JSON can carry",
-    ]);
-  });
-
-  test("a column that a line does not have is a bad line: the nearest one is named", async () => {
-    expect(await problems('{"question":"x","id":1}', map("input=qestion,id=id"))).toEqual([
-      'line 1, field input (from qestion): the line has no column "qestion" (did you mean "question"?)',
-      "line 1, field input (from qestion): is missing",
-    ]);
-    expect(await problems('{"a":1}', map("target=a"))).toEqual([
-      "line 1, field input: is missing; map a column to it (input=COLUMN)",
-      "line 1, field input: is missing",
-    ]);
-  });
-
-  test("a mapping that cannot be meant is refused", () => {
-    for (const bad of ["", "input", "input=", "=x", "input=a=b", "input=a,input=b", "inptu=a", "batch=a", "input=a,,", "__proto__=a"]) {
-      expect(() => parseMapping(bad)).toThrow(expect.objectContaining({ code: "invalid_request" }) as Error);
-    }
-    expect(() => parseMapping("inptu=a")).toThrow('did you mean "input"?');
-  });
-});
-
 describe("hostile content", () => {
   test("C42 lone surrogates are replaced before anything is stored", async () => {
     const [turn] = await read('{"input":"a\\ud83d","metadata":{"k\\ude00":["\\ud83d\\ude00"]}}');
@@ -255,25 +282,33 @@ describe("hostile content", () => {
   });
 
   test("D26 prototype keys are plain keys, and nothing global changes", async () => {
-    const line = '{"input":"x","metadata":{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}},"options":{"__proto__":{"polluted":1}}}';
+    const line =
+      '{"input":"x","metadata":{"__proto__":{"polluted":1},"constructor":{"prototype":{"polluted":1}}},"options":{"__proto__":{"polluted":1}}}';
     const [turn] = await read(line);
     expect(JSON.stringify(turn?.metadata)).toContain('"__proto__":{"polluted":1}');
     expect(JSON.stringify(turn?.options)).toBe('{"__proto__":{"polluted":1}}');
     expect("polluted" in {}).toBe(false);
-    expect(await problems('{"q":"x"}', map("input=constructor.name"))).toHaveLength(2);
+    expect(await problems('{"q":"x"}', map("input=constructor.name"))).toEqual([
+      'line 1, field input (from constructor.name): the line has no column "constructor.name"',
+    ]);
   });
 });
 
 describe("objects of a program", () => {
   test("become turns by the same rules", async () => {
-    const turns = await collect(requestsOfObjects([{ input: "a" }, { input: "b", id: 7, agent: "noop" }], options({ epochs: 2 })));
+    const turns = await collect(
+      requestsOfObjects([{ input: "a" }, { input: "b", id: 7, agent: "noop" }], options({ epochs: 2 })),
+    );
     expect(turns.map((turn) => turn.id)).toEqual(["b1:1:echo:1", "b1:1:echo:2", "b1:7:noop:1", "b1:7:noop:2"]);
     expect(turns[0]).toEqual((await read('{"input":"a"}'))[0]);
   });
 
   test("A29 what JSON cannot carry is refused, with the item and the field", async () => {
     const cases: readonly (readonly [unknown, RegExp])[] = [
-      [{ input: "x", options: { at: new Date() } }, /^item 1, field options: must be an object of values that JSON can carry/],
+      [
+        { input: "x", options: { at: new Date() } },
+        /^item 1, field options: must be an object of values that JSON can carry/,
+      ],
       [{ input: "x", metadata: { n: Number.NaN } }, /field metadata/],
       [{ input: "x", target: 1n }, /field target/],
       [{ input: "x", id: 2 ** 53 }, /field id: a number as an id must be a whole one below 2\^53/],
@@ -282,18 +317,29 @@ describe("objects of a program", () => {
       [{ input: "x".repeat(9 * 1024 * 1024) }, /bytes of JSON/],
     ];
     for (const [item, words] of cases) {
-      await expect(collect(requestsOfObjects([item], options()))).rejects.toMatchObject({ code: "invalid_input", message: expect.stringMatching(words) as string });
+      await expect(collect(requestsOfObjects([item], options()))).rejects.toMatchObject({
+        code: "invalid_input",
+        message: expect.stringMatching(words) as string,
+      });
     }
   });
 
   test("A23 an id that comes twice is refused and both items are named", async () => {
-    const items = [{ input: "a", id: "x" }, { input: "b", id: "x" }];
-    await expect(collect(requestsOfObjects(items, options()))).rejects.toThrow('item 2, field id: the id "x" is already on item 1');
+    const items = [
+      { input: "a", id: "x" },
+      { input: "b", id: "x" },
+    ];
+    await expect(collect(requestsOfObjects(items, options()))).rejects.toThrow(
+      'item 2, field id: the id "x" is already on item 1',
+    );
   });
 });
 
 test("a file that was changed between the check and the reading is noticed", async () => {
-  await expect(read('{"input":"a"}\n{"input":')).rejects.toMatchObject({ code: "invalid_input", message: expect.stringContaining("line 2") as string });
+  await expect(read('{"input":"a"}\n{"input":')).rejects.toMatchObject({
+    code: "invalid_input",
+    message: expect.stringContaining("line 2") as string,
+  });
 });
 
 test("A17 fifty thousand lines are streamed: nothing is held but the ids", async () => {
@@ -302,7 +348,6 @@ test("A17 fifty thousand lines are streamed: nothing is held but the ids", async
   const open = async function* lines() {
     for (let index = 0; index < count; index += 1) yield Buffer.from(`{"input":"${padding}","id":"sample-${index}"}\n`);
   };
-  expect(await checkInput(open, options())).toMatchObject({ samples: count, turns: count, problems: [] });
   let turns = 0;
   let most = 0;
   const before = process.memoryUsage().heapUsed;
@@ -313,4 +358,4 @@ test("A17 fifty thousand lines are streamed: nothing is held but the ids", async
   expect(turns).toBe(count);
   // The input is 100 MB; its ids are about 8.
   expect(most).toBeLessThan(80 * 1024 * 1024);
-});
+}, 60_000);

@@ -44,7 +44,13 @@ describe("readLines", () => {
   });
 
   test("C20 a line that is not UTF-8 is bad and its neighbours are kept", async () => {
-    const bytes = Buffer.concat([Buffer.from("one\ntw"), Buffer.from([0xff]), Buffer.from("o\n"), Buffer.from([0xc3]), Buffer.from("\nfour")]);
+    const bytes = Buffer.concat([
+      Buffer.from("one\ntw"),
+      Buffer.from([0xff]),
+      Buffer.from("o\n"),
+      Buffer.from([0xc3]),
+      Buffer.from("\nfour"),
+    ]);
     for (const size of [1, 100]) {
       expect(await linesOf(bytes, size)).toEqual([
         { number: 1, text: "one" },
@@ -103,7 +109,10 @@ describe("readLines", () => {
   });
 
   test("any text in any pieces gives the lines that splitting it gives", async () => {
-    const text = fc.array(fc.oneof(fc.string({ unit: "grapheme", maxLength: 4 }), fc.constantFrom("\n", "\r\n", "\n\n", " ")), { maxLength: 30 });
+    const text = fc.array(
+      fc.oneof(fc.string({ unit: "grapheme", maxLength: 4 }), fc.constantFrom("\n", "\r\n", "\n\n", " ")),
+      { maxLength: 30 },
+    );
     await fc.assert(
       fc.asyncProperty(text, fc.integer({ min: 1, max: 9 }), async (pieces, size) => {
         const content = `#${pieces.join("")}`;

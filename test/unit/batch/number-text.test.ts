@@ -69,10 +69,22 @@ describe("the last number of a text", () => {
 
 describe("the same number", () => {
   test("is the same however it is written, to the last digit", () => {
-    for (const [a, b] of [["18", "18.0"], ["007", "7"], [".5", "0.50"], ["-0", "0"], ["2e3", "2000"], ["1e999", "1e999"]] as const) {
+    for (const [a, b] of [
+      ["18", "18.0"],
+      ["007", "7"],
+      [".5", "0.50"],
+      ["-0", "0"],
+      ["2e3", "2000"],
+      ["1e999", "1e999"],
+    ] as const) {
       expect(sameNumber(a, b)).toBe(true);
     }
-    for (const [a, b] of [["18", "-18"], ["9007199254740993", "9007199254740992"], ["0.1", "0.10000000000000001"], ["1e999", "2e999"]] as const) {
+    for (const [a, b] of [
+      ["18", "-18"],
+      ["9007199254740993", "9007199254740992"],
+      ["0.1", "0.10000000000000001"],
+      ["1e999", "2e999"],
+    ] as const) {
       expect(sameNumber(a, b)).toBe(false);
     }
   });

@@ -36,25 +36,32 @@ export const anyText = fc
 
 const callId = fc.constantFrom("a", "b", "c", "d");
 
-/** Messages in any order, with calls and results that need not fit together. */
-export const messages: fc.Arbitrary<Message[]> = fc.array(
-  fc.oneof(
-    fc.record({ role: fc.constantFrom("user" as const, "system" as const), content: fc.string({ maxLength: 5 }) }),
-    fc.record({
-      role: fc.constant("assistant" as const),
-      content: fc.oneof(
-        fc.constantFrom("", "text"),
-        fc.constant([]),
-        fc.constant([{ type: "text" as const, text: "" }]),
-        fc.constant([{ type: "image", url: "x" }]),
-      ),
-      toolCalls: fc.array(
-        callId.map((id) => ({ id, name: "tool", args: {} })),
-        { maxLength: 3 },
-      ),
-    }),
-    fc.record({ role: fc.constant("tool" as const), content: fc.constant("result"), toolCallId: callId }),
-    fc.constant({ role: "tool" as const, content: "without an id" }),
+const contents: readonly Message["content"][] = [
+  "",
+  "text",
+  [],
+  [{ type: "text", text: "" }],
+  [{ type: "image", url: "x" }],
+];
+
+const plain: fc.Arbitrary<Message> = fc.record({
+  role: fc.constantFrom("user", "system"),
+  content: fc.string({ maxLength: 5 }),
+});
+const assistant: fc.Arbitrary<Message> = fc.record({
+  role: fc.constant("assistant"),
+  content: fc.constantFrom(...contents),
+  toolCalls: fc.array(
+    callId.map((id) => ({ id, name: "tool", args: {} })),
+    { maxLength: 3 },
   ),
-  { maxLength: 14 },
-);
+});
+const tool: fc.Arbitrary<Message> = fc.record({
+  role: fc.constant("tool"),
+  content: fc.constant("result"),
+  toolCallId: callId,
+});
+const stray: fc.Arbitrary<Message> = fc.constant({ role: "tool", content: "without an id" });
+
+/** Messages in any order, with calls and results that need not fit together. */
+export const messages: fc.Arbitrary<Message[]> = fc.array(fc.oneof(plain, assistant, tool, stray), { maxLength: 14 });

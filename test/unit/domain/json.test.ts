@@ -27,7 +27,7 @@ const throwing = (): never => {
 };
 
 class Odd {
-  static override readonly name = Symbol("name") as unknown as string;
+  static readonly name = Symbol("name") as unknown as string;
 }
 
 describe("toJson", () => {

@@ -1,0 +1,71 @@
+import type { Readable } from "node:stream";
+import { CommanderError } from "commander";
+import { settingsOf } from "../config.ts";
+import { isTurnqError } from "../domain/error.ts";
+import type { CommandContext } from "./context.ts";
+import { errorText, EXIT, exitCodeOf } from "./failure-text.ts";
+import { Interruption, type SignalSource } from "./interruption.ts";
+import { Output, type TextStream } from "./output.ts";
+import { chosenCommand } from "./program.ts";
+import { CommandLines } from "./type-next.ts";
+
+/** What the command line needs of its process. */
+export interface CommandProcess {
+  /** Without the program's own name. */
+  readonly argv: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly stdin: Readable & { readonly isTTY?: boolean | undefined };
+  readonly stdout: TextStream;
+  readonly stderr: TextStream;
+  readonly signals: SignalSource;
+  /** Ends the process at once: for a second signal. */
+  readonly exit: (code: number) => void;
+}
+
+/** Runs the command line and answers the exit code, when all that it printed has been taken over. Never rejects. */
+export async function runCommandLine(own: CommandProcess): Promise<number> {
+  const output = new Output(own.stdout, own.stderr);
+  let interruption: Interruption | undefined;
+  const interruptible = (): Interruption => (interruption ??= new Interruption(own.signals, own.exit));
+  const code = await codeOf(own, output, interruptible, () => interruption?.signal.aborted === true);
+  try {
+    await output.flush();
+    return code;
+  } catch (error) {
+    output.note(errorText(error, false));
+    return code === EXIT.ok ? EXIT.usage : code;
+  }
+}
+
+async function codeOf(own: CommandProcess, output: Output, interruptible: () => Interruption, interrupted: () => boolean): Promise<number> {
+  const { argv, env, cwd, stdin } = own;
+  try {
+    const chosen = await chosenCommand(argv, {
+      out: (text) => void output.line(text.trimEnd()),
+      err: (text) => output.note(text.trimEnd()),
+    });
+    if (chosen === undefined) return EXIT.usage;
+    const settings = settingsOf(env);
+    const lines = new CommandLines(settings.startedByNpm ? "npx turnq" : "turnq");
+    const context: CommandContext = { output, settings, env, cwd, stdin, argv, lines, interruptible, now: Date.now };
+    return await chosen(context);
+  } catch (error) {
+    return await told(error, own, output, interrupted());
+  }
+}
+
+async function told(error: unknown, own: CommandProcess, output: Output, interrupted: boolean): Promise<number> {
+  // Commander has printed what it has to say.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+  if (interrupted) {
+    output.note("stopped before anything was stored");
+    return EXIT.cancelled;
+  }
+  // Loaded only here, since it comes with the whole queue.
+  const { asTurnqError } = await import("../turnq.ts");
+  const known = isTurnqError(error) ? error : asTurnqError(error);
+  output.live("");
+  output.note(errorText(known, own.env["TURNQ_LOG_LEVEL"] === "debug"));
+  return exitCodeOf(known);
+}

@@ -1,0 +1,68 @@
+import { InvalidArgumentError, Option, type Command } from "commander";
+import { resolve } from "node:path";
+import type { CommandContext } from "../context.ts";
+import { EXIT } from "../failure-text.ts";
+import { openStore } from "../open-store.ts";
+import { OPTIONS } from "../option-parsers.ts";
+import { counted } from "../quantity-text.ts";
+import { fileSink } from "../result-collector.ts";
+
+interface ResultsOptions {
+  readonly format: string;
+  readonly messages?: boolean | undefined;
+  readonly out?: string | undefined;
+  readonly config?: string | undefined;
+  readonly quiet?: boolean | undefined;
+}
+
+function format(text: string): string {
+  if (text !== "jsonl") throw new InvalidArgumentError("The one format is jsonl.");
+  return text;
+}
+
+/** Adds `turnq results`. */
+export function addResults(program: Command, act: (batch: string, options: ResultsOptions) => Promise<void>): void {
+  program
+    .command("results")
+    .summary("print the results of a batch")
+    .description("Prints a line of JSON for each settled turn of BATCH, in the order of settling.")
+    .argument("<batch>", "the batch's id")
+    .addOption(new Option("--format <format>", "the form of the results").default("jsonl").argParser(format))
+    .addOption(OPTIONS.messages())
+    .addOption(OPTIONS.out())
+    .addOption(OPTIONS.config())
+    .addOption(OPTIONS.quiet())
+    .addHelpText(
+      "after",
+      `
+Example:
+  $ turnq results monday --format jsonl --messages > monday.jsonl
+
+Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run the failures again.`,
+    )
+    .action(act);
+}
+
+/** Prints or writes the result lines. */
+export async function results(context: CommandContext, id: string, options: ResultsOptions): Promise<number> {
+  const { output, lines, cwd } = context;
+  const store = await openStore(context, options);
+  try {
+    const batch = store.turnq.batch(id);
+    const { turns, states, outcomes } = await batch.progress();
+    const { messages } = options;
+    if (options.out === undefined) {
+      for await (const line of batch.results({ messages })) {
+        if (output.gone.aborted) return EXIT.ok;
+        await output.object(line);
+      }
+    } else await (await fileSink(resolve(cwd, options.out), batch.results({ messages }))).close();
+    if (options.quiet === true) return EXIT.ok;
+    const { settled } = states;
+    if (settled < turns) output.note(`${settled} of ${counted(turns, "turn")} are settled; the others follow when they are run: ${lines.of("work")}`);
+    else if (outcomes.failed + outcomes.expired > 0) output.note(`next: ${lines.of("retry", id, "--failed")}`);
+    return EXIT.ok;
+  } finally {
+    await store.close();
+  }
+}

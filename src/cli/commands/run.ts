@@ -1,0 +1,299 @@
+import type { Command } from "commander";
+import { resolve } from "node:path";
+import type { InputReport } from "../../batch/input.ts";
+import type { ReadableInput } from "../../batch/spool.ts";
+import type { Summary } from "../../batch/summary.ts";
+import type { Batch } from "../../batch-handle.ts";
+import type { BatchPlace } from "../../queue/batch-view.ts";
+import type { WorkerHandle } from "../../turnq.ts";
+import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions, type StoredTurns } from "../batch-input.ts";
+import type { CommandContext } from "../context.ts";
+import { EXIT } from "../failure-text.ts";
+import { followBatch } from "../follow-batch.ts";
+import type { Interruption } from "../interruption.ts";
+import { openStore, type OpenStore } from "../open-store.ts";
+import { OPTIONS } from "../option-parsers.ts";
+import { showProgress, type ProgressStyle } from "../progress-view.ts";
+import { counted } from "../quantity-text.ts";
+import { fileSink, ResultCollector, stdoutSink, type ResultSink } from "../result-collector.ts";
+import { resultsPath } from "../results-path.ts";
+import { summaryLine, summaryTable } from "../summary-view.ts";
+import { newBatchId } from "../type-next.ts";
+
+interface RunOptions extends InputOptions {
+  readonly concurrency: number;
+  readonly batch?: string | undefined;
+  readonly threshold?: number | undefined;
+  readonly failOnError?: boolean | undefined;
+  readonly out?: string | undefined;
+  readonly messages?: boolean | undefined;
+  readonly config?: string | undefined;
+  readonly json?: boolean | undefined;
+  readonly quiet?: boolean | undefined;
+}
+
+/** How long a shutdown may take before what still runs is left to be found lost, in ms. */
+const CLOSE_WITHIN_MS = 10_000;
+
+/** Adds `turnq run`. */
+export function addRun(program: Command, act: (file: string, options: RunOptions) => Promise<void>): void {
+  program
+    .command("run")
+    .summary("submit a file of turns, work on them and report")
+    .description("Submits each line of FILE (JSONL; - is stdin) as a turn for each agent, works on them, and writes the results while they come.")
+    .argument("<file>", "the turns, one JSON object a line; - for stdin")
+    .addOption(OPTIONS.agent())
+    .addOption(OPTIONS.epochs())
+    .addOption(OPTIONS.concurrency())
+    .addOption(OPTIONS.batch())
+    .addOption(OPTIONS.map())
+    .addOption(OPTIONS.expect())
+    .addOption(OPTIONS.limit())
+    .addOption(OPTIONS.sample())
+    .addOption(OPTIONS.timeout())
+    .addOption(OPTIONS.threshold())
+    .addOption(OPTIONS.failOnError())
+    .addOption(OPTIONS.out())
+    .addOption(OPTIONS.messages())
+    .addOption(OPTIONS.config())
+    .addOption(OPTIONS.lane())
+    .addOption(OPTIONS.json())
+    .addOption(OPTIONS.quiet())
+    .addHelpText(
+      "after",
+      `
+Example:
+  $ turnq run tasks.jsonl --agent echo --expect equals
+
+The same command with the --batch that it prints goes on where it ended: what is settled is not run again.
+Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run the failures again.`,
+    )
+    .action(act);
+}
+
+/** Submits, works and reports. */
+export async function run(context: CommandContext, file: string, options: RunOptions): Promise<number> {
+  const interruption = context.interruptible();
+  const input = await openTurns(context, file, interruption.signal);
+  try {
+    const store = await openStore(context, options);
+    try {
+      return await new Run(context, options, store, interruption).go(input);
+    } finally {
+      await store.close();
+    }
+  } finally {
+    await input.remove();
+  }
+}
+
+class Run {
+  readonly #context: CommandContext;
+  readonly #options: RunOptions;
+  readonly #store: OpenStore;
+  readonly #interruption: Interruption;
+  /** Aborted when the run is to end early: by a signal, or since nobody reads it any more. */
+  readonly #early: AbortSignal;
+  readonly #batch: Batch;
+  readonly #collector: ResultCollector;
+  readonly #startedAt: number;
+
+  constructor(context: CommandContext, options: RunOptions, store: OpenStore, interruption: Interruption) {
+    this.#context = context;
+    this.#options = options;
+    this.#store = store;
+    this.#interruption = interruption;
+    this.#early = AbortSignal.any([interruption.signal, context.output.gone]);
+    this.#startedAt = context.now();
+    const id = options.batch ?? newBatchId(new Date(this.#startedAt), Math.random);
+    this.#batch = store.turnq.batch(id);
+    this.#collector = new ResultCollector(id);
+  }
+
+  async go(input: ReadableInput): Promise<number> {
+    const { output } = this.#context;
+    const { turnq } = this.#store;
+    const cells = cellOptions(this.#store, this.#batch.id, this.#options);
+    const report = await checkTurns(turnq, input, cells, this.#early);
+    output.note(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);
+    const stored = await storeTurns(turnq, input, cells, {
+      signal: this.#early,
+      onStored: (count) => output.live(`storing ${count} of ${report.turns} turns`),
+    });
+    output.live("");
+    if (!stored.complete) return this.#cancelled(`${stored.added + stored.duplicates} of ${report.turns} turns are stored`);
+    this.#tellOfStored(stored);
+    await this.#work();
+    return this.#report();
+  }
+
+  #tellOfStored({ added, duplicates, agents }: StoredTurns): void {
+    const { output } = this.#context;
+    if (this.#options.quiet === true) return;
+    if (duplicates > 0) {
+      output.note(`${added} new, ${duplicates} stored before: these keep the limits, retry rules and labels that they were first submitted with`);
+    }
+    const own = this.#store.agents.map(({ name }) => name);
+    const elsewhere = [...agents].filter((agent) => !own.includes(agent));
+    if (elsewhere.length > 0) output.note(`not in this configuration, so their turns wait for another worker: ${elsewhere.join(", ")}`);
+  }
+
+  /** Runs and collects until all is settled or it is to end early. */
+  async #work(): Promise<void> {
+    const { output, now } = this.#context;
+    const place: BatchPlace = new Map();
+    const sink = await this.#openSink(place);
+    const worker = await this.#startWorker();
+    const ended = new AbortController();
+    const progress = showProgress({
+      output,
+      style: this.#progressStyle(),
+      progress: () => this.#batch.progress(),
+      now,
+      signal: AbortSignal.any([ended.signal, this.#early]),
+    });
+    try {
+      const { messages } = this.#options;
+      const lines = followBatch(this.#batch, { messages, place, signal: this.#early, onAway: (away) => this.#tellOfRedis(away) });
+      for await (const line of this.#collector.fresh(lines)) await sink.put(line);
+      await this.#closeWorker(worker);
+      // What settled while the worker closed.
+      if (this.#early.aborted) await this.#drain(place, sink);
+    } finally {
+      ended.abort();
+      await progress;
+      await sink.close();
+    }
+  }
+
+  async #openSink(place: BatchPlace): Promise<ResultSink> {
+    const { output } = this.#context;
+    const path = this.#resultsPath();
+    if (path === undefined) return stdoutSink(output);
+    return fileSink(path, this.#collector.fresh(this.#batch.results({ messages: this.#options.messages, place })));
+  }
+
+  #resultsPath(): string | undefined {
+    const { out, json } = this.#options;
+    const { cwd } = this.#context;
+    if (out !== undefined) return resolve(cwd, out);
+    return json === true ? undefined : resultsPath(cwd, this.#batch.id);
+  }
+
+  /** A worker for all agents that are known here: the batch may have turns of more of them than this command names. */
+  async #startWorker(): Promise<WorkerHandle | undefined> {
+    const { turns, states } = await this.#batch.progress();
+    if (states.settled === turns || this.#early.aborted) return undefined;
+    const worker = this.#store.turnq.worker({
+      concurrency: this.#options.concurrency,
+      laneConcurrency: laneConcurrency(this.#store),
+    });
+    this.#interruption.onForce(() => worker.force());
+    await worker.start();
+    return worker;
+  }
+
+  async #closeWorker(worker: WorkerHandle | undefined): Promise<void> {
+    const { output } = this.#context;
+    if (worker === undefined) return;
+    if (this.#early.aborted) output.note("stopping: turns that run are ended and handed back (once more to force)");
+    const { abandoned } = await worker.close({ limitMs: CLOSE_WITHIN_MS });
+    if (abandoned > 0) output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
+  }
+
+  async #drain(place: BatchPlace, sink: ResultSink): Promise<void> {
+    try {
+      const lines = this.#batch.results({ messages: this.#options.messages, place });
+      for await (const line of this.#collector.fresh(lines)) await sink.put(line);
+    } catch {
+      // They are in the store, and the next run writes them.
+    }
+  }
+
+  #tellOfRedis(away: boolean): void {
+    const { output } = this.#context;
+    output.note(away ? "Redis does not answer; what runs goes on, results follow when it is back" : "Redis is back");
+  }
+
+  #progressStyle(): ProgressStyle {
+    if (this.#options.quiet === true) return "none";
+    if (this.#options.json === true) return "json";
+    return this.#context.output.isTerminal ? "terminal" : "plain";
+  }
+
+  async #report(): Promise<number> {
+    const { output, now } = this.#context;
+    const { json } = this.#options;
+    if (output.gone.aborted) return EXIT.ok;
+    const progress = await this.#batch.progress().catch(() => undefined);
+    const summary = this.#collector.summary({ turns: progress?.turns ?? 0, durationMs: now() - this.#startedAt });
+    if (json === true) await output.object(summary);
+    else await this.#print(summary);
+    if (this.#interruption.signal.aborted) return this.#cancelled(`${summary.settled} of ${summary.turns} turns are settled`);
+    const code = this.#verdict(summary);
+    output.note(`batch ${this.#batch.id} is complete. To go on with it: ${this.#goOn()}`);
+    return code;
+  }
+
+  async #print(summary: Summary): Promise<void> {
+    const { output } = this.#context;
+    await output.line(summaryTable(summary, output.colors));
+    await output.line(summaryLine(summary));
+    const path = this.#resultsPath();
+    if (path !== undefined) await output.line(`results: ${path}`);
+    if (this.#options.quiet === true) return;
+    await output.line(`next:\n${this.#next(summary).map((line) => `  ${line}`).join("\n")}`);
+  }
+
+  #next({ failed, expired }: Summary): string[] {
+    const { lines } = this.#context;
+    const { id } = this.#batch;
+    const turn = this.#collector.worthALook;
+    return [
+      ...(turn === undefined ? [] : [lines.of("show", turn)]),
+      lines.of("results", id, "--messages"),
+      failed + expired > 0 ? lines.of("retry", id, "--failed") : this.#moreEpochs(),
+    ];
+  }
+
+  #moreEpochs(): string {
+    const { lines, argv } = this.#context;
+    const at = argv.findIndex((word) => word === "--epochs" || word.startsWith("--epochs="));
+    const kept = at === -1 ? argv : argv.toSpliced(at, argv[at] === "--epochs" ? 2 : 1);
+    return lines.goOn([...kept, "--epochs", String(this.#options.epochs + 1)], this.#batch.id);
+  }
+
+  /** Exit 1 where the caller asked for it. */
+  #verdict({ scored, passed, failed, expired }: Summary): number {
+    const { output } = this.#context;
+    const { threshold, failOnError } = this.#options;
+    if (threshold !== undefined && (scored === 0 || passed / scored < threshold)) {
+      output.note(scored === 0 ? "no turn was scored, so the threshold is not met" : `${passed} of ${scored} passed, below the threshold of ${threshold}`);
+      return EXIT.failed;
+    }
+    if (failOnError !== true || failed + expired === 0) return EXIT.ok;
+    output.note(`${counted(failed + expired, "turn")} failed`);
+    return EXIT.failed;
+  }
+
+  #cancelled(what: string): number {
+    const { output } = this.#context;
+    if (!this.#interruption.signal.aborted) return EXIT.ok;
+    output.note(`stopped: ${what} in batch ${this.#batch.id}. To go on with it: ${this.#goOn()}`);
+    return EXIT.cancelled;
+  }
+
+  #goOn(): string {
+    return this.#context.lines.goOn(this.#context.argv, this.#batch.id);
+  }
+}
+
+function sizeText({ samples, turns }: InputReport): string {
+  return turns === samples ? counted(turns, "turn") : `${counted(samples, "sample")}, ${counted(turns, "turn")}`;
+}
+
+/** The limits of lanes over all workers, as the configuration has them. */
+export function laneConcurrency({ config }: Pick<OpenStore, "config">): Readonly<Record<string, number>> {
+  const limits = Object.entries(config.lanes).flatMap(([name, { concurrency }]) => (concurrency === undefined ? [] : [[name, concurrency] as const]));
+  return Object.fromEntries(limits);
+}

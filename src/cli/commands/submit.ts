@@ -1,0 +1,82 @@
+import type { Command } from "commander";
+import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions } from "../batch-input.ts";
+import type { CommandContext } from "../context.ts";
+import { EXIT } from "../failure-text.ts";
+import { openStore } from "../open-store.ts";
+import { OPTIONS } from "../option-parsers.ts";
+import { counted } from "../quantity-text.ts";
+import { newBatchId } from "../type-next.ts";
+
+interface SubmitOptions extends InputOptions {
+  readonly batch?: string | undefined;
+  readonly config?: string | undefined;
+  readonly json?: boolean | undefined;
+  readonly quiet?: boolean | undefined;
+}
+
+/** Adds `turnq submit`. */
+export function addSubmit(program: Command, act: (file: string, options: SubmitOptions) => Promise<void>): void {
+  program
+    .command("submit")
+    .summary("check a file of turns and store them")
+    .description("Checks each line of FILE (JSONL; - is stdin), stores its turns for workers to run, and prints the batch's id.")
+    .argument("<file>", "the turns, one JSON object a line; - for stdin")
+    .addOption(OPTIONS.agent())
+    .addOption(OPTIONS.epochs())
+    .addOption(OPTIONS.batch())
+    .addOption(OPTIONS.map())
+    .addOption(OPTIONS.expect())
+    .addOption(OPTIONS.limit())
+    .addOption(OPTIONS.sample())
+    .addOption(OPTIONS.timeout())
+    .addOption(OPTIONS.config())
+    .addOption(OPTIONS.lane())
+    .addOption(OPTIONS.json())
+    .addOption(OPTIONS.quiet())
+    .addHelpText(
+      "after",
+      `
+Example:
+  $ turnq submit tasks.jsonl --agent echo --batch monday
+
+The same command again stores nothing twice.
+Next: turnq work runs the turns, turnq results BATCH prints what came of them.`,
+    )
+    .action(act);
+}
+
+/** Checks and stores. */
+export async function submit(context: CommandContext, file: string, options: SubmitOptions): Promise<number> {
+  const { output, lines, argv } = context;
+  const interruption = context.interruptible();
+  const { signal } = interruption;
+  const batch = options.batch ?? newBatchId(new Date(context.now()), Math.random);
+  const input = await openTurns(context, file, signal);
+  try {
+    const store = await openStore(context, options);
+    try {
+      const cells = cellOptions(store, batch, options);
+      const report = await checkTurns(store.turnq, input, cells, signal);
+      const onStored = (count: number): void => output.live(`storing ${count} of ${report.turns} turns`);
+      const stored = await storeTurns(store.turnq, input, cells, { signal, onStored });
+      output.live("");
+      const { added, duplicates } = stored;
+      const complete = { type: "submitted", batch, turns: report.turns, new: added, duplicates };
+      if (!stored.complete) {
+        output.note(`stopped: ${added + duplicates} of ${report.turns} turns are stored in batch ${batch}. To go on with it: ${lines.goOn(argv, batch)}`);
+        return EXIT.cancelled;
+      }
+      if (options.json === true) await output.object(complete);
+      else await output.line(`batch ${batch}: ${counted(report.turns, "turn")}, ${added} new, ${duplicates} stored before`);
+      if (duplicates > 0 && options.quiet !== true) {
+        output.note("turns that were stored before keep the limits, retry rules and labels that they were first submitted with");
+      }
+      if (options.quiet !== true) output.note(`next:\n  ${lines.of("work")}\n  ${lines.of("results", batch)}`);
+      return EXIT.ok;
+    } finally {
+      await store.close();
+    }
+  } finally {
+    await input.remove();
+  }
+}

@@ -1,0 +1,78 @@
+import type { Command } from "commander";
+import { once } from "node:events";
+import { didYouMean } from "../../batch/nearest.ts";
+import { TurnqError } from "../../domain/error.ts";
+import type { CommandContext } from "../context.ts";
+import { EXIT } from "../failure-text.ts";
+import { openStore, type OpenStore } from "../open-store.ts";
+import { OPTIONS } from "../option-parsers.ts";
+import { counted } from "../quantity-text.ts";
+import { laneConcurrency } from "./run.ts";
+
+interface WorkOptions {
+  readonly agent?: readonly string[] | undefined;
+  readonly concurrency: number;
+  readonly config?: string | undefined;
+  readonly quiet?: boolean | undefined;
+}
+
+/** How long a shutdown may take, in ms. */
+const CLOSE_WITHIN_MS = 25_000;
+
+/** Adds `turnq work`. */
+export function addWork(program: Command, act: (options: WorkOptions) => Promise<void>): void {
+  program
+    .command("work")
+    .summary("run turns until a signal")
+    .description("Takes turns of the configuration's agents and runs them, until SIGINT or SIGTERM.")
+    .addOption(OPTIONS.agent())
+    .addOption(OPTIONS.concurrency())
+    .addOption(OPTIONS.config())
+    .addOption(OPTIONS.quiet())
+    .addHelpText(
+      "after",
+      `
+Example:
+  $ turnq work --agent echo --concurrency 20
+
+A signal ends what runs and hands it back; a second one forces.
+Next: turnq submit FILE in another terminal, turnq results BATCH for what came of it.`,
+    )
+    .action(act);
+}
+
+/** A worker until a signal. Exits 0 after a SIGTERM that left nothing behind, 130 after Ctrl-C. */
+export async function work(context: CommandContext, options: WorkOptions): Promise<number> {
+  const { output, lines } = context;
+  const store = await openStore(context, options);
+  try {
+    const agents = chosenAgents(store, options.agent);
+    const interruption = context.interruptible();
+    const worker = store.turnq.worker({ agents, concurrency: options.concurrency, laneConcurrency: laneConcurrency(store) });
+    interruption.onForce(() => worker.force());
+    await worker.start();
+    if (options.quiet !== true) {
+      output.note(`taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`);
+      output.note(`next, in another terminal: ${lines.of("submit", "FILE", "--agent", agents[0]?.name ?? "echo")}`);
+    }
+    if (!interruption.signal.aborted) await once(interruption.signal, "abort");
+    output.note("stopping: turns that run are ended and handed back (once more to force)");
+    const { abandoned } = await worker.close({ limitMs: CLOSE_WITHIN_MS });
+    if (abandoned > 0) output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
+    output.note(`stopped. To go on: ${lines.of(...context.argv)}`);
+    if (interruption.name === "SIGINT") return EXIT.cancelled;
+    return abandoned === 0 ? EXIT.ok : EXIT.failed;
+  } finally {
+    await store.close();
+  }
+}
+
+function chosenAgents({ agents }: OpenStore, wanted: readonly string[] | undefined): OpenStore["agents"] {
+  if (wanted === undefined) return agents;
+  const names = agents.map(({ name }) => name);
+  for (const name of wanted) {
+    if (names.includes(name)) continue;
+    throw new TurnqError("unknown_agent", `unknown agent "${name}"${didYouMean(name, names)}; known are ${names.join(", ")}`, { where: "--agent" });
+  }
+  return agents.filter(({ name }) => wanted.includes(name));
+}

@@ -1,0 +1,66 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Command } from "commander";
+import { packageRoot } from "../redis/binary.ts";
+import { addDoctor, doctor } from "./commands/doctor.ts";
+import { addRedis, redis } from "./commands/redis.ts";
+import { addResults, results } from "./commands/results.ts";
+import { addRetry, retry } from "./commands/retry.ts";
+import { addRun, run } from "./commands/run.ts";
+import { addShow, show } from "./commands/show.ts";
+import { addSubmit, submit } from "./commands/submit.ts";
+import { addWork, work } from "./commands/work.ts";
+import type { CommandContext } from "./context.ts";
+
+/** What was chosen: the command, ready to run. */
+export type Chosen = (context: CommandContext) => Promise<number>;
+
+/** Where help and errors of usage go. */
+export interface UsageText {
+  readonly out: (text: string) => void;
+  readonly err: (text: string) => void;
+}
+
+/** Reads the arguments. Throws commander's CommanderError for help, the version, and for all that is wrong with them. */
+export async function chosenCommand(argv: readonly string[], text: UsageText): Promise<Chosen | undefined> {
+  let chosen: Chosen | undefined;
+  const program = new Command("turnq")
+    .description("A durable queue for agent turns.")
+    .version(ownVersion())
+    .exitOverride()
+    .configureOutput({ writeOut: text.out, writeErr: text.err })
+    .showHelpAfterError("(--help shows how)")
+    .addHelpText(
+      "after",
+      `
+Example:
+  $ echo '{"input": "hello"}' | turnq run - --agent echo
+
+Redis: REDIS_URL, else an embedded one in .turnq of this folder. Next: turnq run --help.`,
+    );
+  const one =
+    <O>(action: (context: CommandContext, argument: string, options: O) => Promise<number>) =>
+    async (argument: string, options: O): Promise<void> => {
+      chosen = (context) => action(context, argument, options);
+    };
+  const none =
+    <O>(action: (context: CommandContext, options: O) => Promise<number>) =>
+    async (options: O): Promise<void> => {
+      chosen = (context) => action(context, options);
+    };
+  addRun(program, one(run));
+  addSubmit(program, one(submit));
+  addWork(program, none(work));
+  addResults(program, one(results));
+  addShow(program, one(show));
+  addRetry(program, one(retry));
+  addRedis(program, none(redis));
+  addDoctor(program, none(doctor));
+  await program.parseAsync([...argv], { from: "user" });
+  return chosen;
+}
+
+function ownVersion(): string {
+  const content: unknown = JSON.parse(readFileSync(join(packageRoot(), "package.json"), "utf8"));
+  return String(Reflect.get(Object(content), "version"));
+}
