@@ -36,7 +36,7 @@ export type RunReport = JsonObject;
 /** How long a program may take to exit after its `result` or `error`. */
 const EXIT_GRACE_MS = 1000;
 /** How much before the deadline a program is ended that has given its result: a result in time is no timeout. */
-const DEADLINE_RESERVE_MS = 100;
+const DEADLINE_RESERVE_MS = 200;
 const POLL_MS = 50;
 /** How much of stderr a message holds, in characters. */
 const STDERR_IN_MESSAGE = 2000;

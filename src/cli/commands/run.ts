@@ -245,14 +245,15 @@ class Run {
     await output.line(`next:\n${this.#next(summary).map((line) => `  ${line}`).join("\n")}`);
   }
 
-  #next({ failed, expired }: Summary): string[] {
+  #next({ failed, expired, settled, turns }: Summary): string[] {
     const { lines } = this.#context;
     const { id } = this.#batch;
     const turn = this.#collector.worthALook;
+    const onward = settled < turns ? this.#goOn() : this.#moreEpochs();
     return [
       ...(turn === undefined ? [] : [lines.of("show", turn)]),
       lines.of("results", id, "--messages"),
-      failed + expired > 0 ? lines.of("retry", id, "--failed") : this.#moreEpochs(),
+      failed + expired > 0 ? lines.of("retry", id, "--failed") : onward,
     ];
   }
 

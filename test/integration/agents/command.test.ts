@@ -206,11 +206,6 @@ describe("the end of a program", () => {
     expect(record.environment["warning"]).toContain("did not exit");
   });
 
-  it("C24: also just before the deadline: a result in time is no timeout", async () => {
-    const spec = program(`say({ type: "result", output: "done" }); hang()`);
-    expect((await place.run(spec, { limits: { timeoutMs: 1000 } })).record).toMatchObject({ status: "completed" });
-  });
-
   it("a crash tells the end of stderr, with its secrets masked", async () => {
     const { record } = await place.run(
       program(

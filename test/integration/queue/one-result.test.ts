@@ -1,0 +1,146 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { defineAgent } from "../../../src/agent/define-agent.ts";
+import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
+import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
+import { Gate, QUICK, Scene, until } from "./scene.ts";
+
+let server: ThrowAwayRedis;
+let scene: Scene;
+beforeAll(async () => {
+  server = await throwAwayRedis({ appendfsync: "no" });
+  scene = await Scene.open(server.url);
+});
+afterAll(async () => {
+  await scene.close();
+  await server.stop();
+});
+
+test("invariant 1: one Result, and an explicit retry opens a new generation and keeps the old one", async () => {
+  let runs = 0;
+  const agent = defineAgent("count", () => {
+    runs += 1;
+    if (runs === 1) throw new Error("boom");
+    return `run ${runs}`;
+  });
+  await scene.worker([agent]);
+  const batch = { id: "b1", sample: "1", epoch: 1 };
+  const turn = await scene.turnq.submit({ agent: "count", input: "x", id: "t1", batch, retry: { maxAttempts: 1 } });
+  const first = await turn.result({ waitMs: 20_000 });
+  expect(first).toMatchObject({ ok: false, status: "crashed", generation: 1, error: "boom" });
+  const again = await scene.turnq.submit({ agent: "count", input: "x", id: "t1", batch });
+  expect(again.duplicate).toBe(true);
+  expect(await again.result()).toEqual(first);
+
+  expect(await scene.turnq.batch("b1").retry()).toBe(1);
+  const second = await until(async () => {
+    const result = await turn.result({ waitMs: 20_000 });
+    return result.generation === 2 ? result : undefined;
+  });
+  expect(second).toMatchObject({ ok: true, output: "run 2", attempts: [{ attempt: 2 }] });
+  expect(await scene.ledger("count").result("t1", 1)).toEqual(first);
+  expect(runs).toBe(2);
+  expect(await scene.turnq.batch("b1").retry()).toBe(0);
+  expect(await scene.told("count", "t1~2")).toBe("completed");
+  expect(await scene.told("count", "t1")).toBe("failed");
+  await scene.check("count");
+});
+
+test("a retry from another BullMQ tool opens a generation, for completed and for failed jobs", async () => {
+  let runs = 0;
+  const agent = defineAgent("board", () => {
+    runs += 1;
+    if (runs % 2 === 0) throw new Error("even");
+    return `run ${runs}`;
+  });
+  await scene.worker([agent]);
+  const turn = await scene.turnq.submit({ agent: "board", input: "x", id: "t1", retry: { maxAttempts: 1 } });
+  expect(await turn.result({ waitMs: 20_000 })).toMatchObject({ generation: 1, output: "run 1" });
+  for (const [state, generation] of [["completed", 2], ["failed", 3]] as const) {
+    expect(await scene.told("board", "t1")).toBe(state);
+    const job = await scene.queue("board").getJob("t1");
+    await job?.retry(state);
+    const result = await until(async () => scene.ledger("board").result("t1", generation));
+    expect(result).toMatchObject({ generation, ok: generation === 3 });
+  }
+  expect(await scene.told("board", "t1")).toBe("completed");
+  expect(runs).toBe(3);
+  expect(await scene.ledger("board").result("t1", 1)).toMatchObject({ output: "run 1" });
+  await scene.check("board");
+});
+
+test("A55: a settled turn that is delivered again, since BullMQ was not told, is told and not run", async () => {
+  let runs = 0;
+  const gate = new Gate();
+  const agent = defineAgent("again", async () => {
+    runs += 1;
+    await gate.opened;
+    return "once";
+  });
+  await scene.worker([agent]);
+  const turn = await scene.turnq.submit({ agent: "again", input: "x", id: "t1" });
+  await until(() => runs === 1);
+  // The lock is lost, so that the finish is refused; the settle is not BullMQ's affair.
+  await scene.redis.del(scene.bull("again", "t1:lock"));
+  gate.open();
+  const result = await turn.result({ waitMs: 20_000 });
+  await until(async () => (await scene.redis.hget(scene.bull("again", "t1"), "told")) === null);
+  await scene.stall("again", "t1");
+  expect(await scene.told("again", "t1")).toBe("completed");
+  const job = await scene.queue("again").getJob("t1");
+  expect(job?.returnvalue).toEqual(result);
+  expect(runs).toBe(1);
+  await scene.check("again");
+});
+
+test("C33, invariant 4: fenced, a worker whose lease was taken over: its output is refused, its spend is booked once", async () => {
+  const gate = new Gate();
+  const started = new Gate();
+  const slow = defineAgent("fenced", async ({ attempt, emit }) => {
+    emit.usage({ inputTokens: 100 * attempt, outputTokens: 1 });
+    if (attempt > 1) return "of the second";
+    started.open();
+    await gate.opened;
+    emit.usage({ inputTokens: 1000, outputTokens: 1 });
+    return "of the first";
+  });
+  const turn = await scene.turnq.submit({ agent: "fenced", lane: "fenced", input: "x", id: "t1", batch: { id: "fb", sample: "1", epoch: 1 }, limits: { graceMs: 60_000 }, retry: { backoff: { delayMs: 1 } } });
+  // The first worker renews nothing; its agent goes on.
+  const first = await scene.worker([slow], { id: "first", leases: { ...QUICK, renewEveryMs: 3_600_000 } });
+  await started.opened;
+  await until(async () => (await scene.ledger("fenced").events("t1", 1, 0))?.some(({ type }) => type === "usage"), "the flush of the usage");
+  const second = await scene.worker([slow], { id: "second", leases: QUICK });
+  await first.worker.constructor;
+  // What BullMQ does to a job whose worker is cut off. Only the second worker fetches: the first one's slots stay as they are.
+  await scene.stall("fenced", "t1");
+  const result = await turn.result({ waitMs: 20_000 });
+  expect(result).toMatchObject({ ok: true, output: "of the second", usage: { inputTokens: 300, outputTokens: 2, modelCalls: 2 } });
+  expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([["lost", "first"], ["completed", "second"]]);
+  gate.open();
+  const late = await until(async () => (await scene.ledger("fenced").facts("t1")).attempts[0]?.late);
+  expect(late).toMatchObject({ inputTokens: 1000, outputTokens: 1, modelCalls: 1 });
+  expect(await turn.result()).toEqual(result);
+  expect(await scene.ledger("fenced").batchCounts("fb")).toMatchObject({ usage: { inputTokens: 1300, outputTokens: 3 }, attempts: 2, crashedAttempts: 1 });
+  expect((await scene.ledger("fenced").attempt("t1", 1))?.record).toMatchObject({ status: "lost", crashed: true });
+  expect(await scene.told("fenced", "t1")).toBe("completed");
+  await first.close();
+  await second.close();
+  await scene.check("fenced");
+});
+
+test("the attempt of a worker that learns of its loss is told to stop, and nothing of it counts", async () => {
+  const agent = scriptedAgent("loser", { script: { "1": [{ call: true }, { usage: { inputTokens: 5 } }, { poll: true, every: 5 }], "*": [{ say: "second" }] } });
+  const turn = await scene.turnq.submit({ agent: "loser", lane: "loser", input: "x", id: "t1", retry: { backoff: { delayMs: 1 } } });
+  const first = await scene.worker([agent], { id: "first", leases: QUICK });
+  await until(async () => (await scene.ledger("loser").row("t1"))?.state === "running");
+  // As if another worker had found the lease ended.
+  const facts = await scene.ledger("loser").facts("t1");
+  const { closing, testRecord } = await import("../../lane.ts");
+  const record = testRecord({ attempt: 1, iteration: 1, facts }, { status: "lost", usage: { modelCalls: 0, toolCalls: 0, known: "unknown" } });
+  expect(await scene.ledger("loser").close(closing(facts, record, { spends: "crash" }), { state: "delayed", afterMs: 1 })).toBe("closed");
+  await until(async () => (await scene.ledger("loser").facts("t1")).attempts[0]?.late);
+  await until(() => first.worker.running === 0);
+  await scene.stall("loser", "t1");
+  const result = await turn.result({ waitMs: 20_000 });
+  expect(result).toMatchObject({ ok: true, output: "second", usage: { inputTokens: 5 } });
+  await scene.check("loser");
+});
