@@ -10,8 +10,8 @@ export default defineConfig({
           name: "unit",
           sequence: { groupOrder: 0 },
           include: ["test/unit/**/*.test.ts", "test/contract/**/*.test.ts", "test/architecture.test.ts"],
-          testTimeout: 20_000,
-          hookTimeout: 20_000,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
         },
       },
       {
@@ -21,8 +21,8 @@ export default defineConfig({
           // After the unit tests: on a small machine many real processes at once only get in each other's way.
           sequence: { groupOrder: 1 },
           include: ["test/integration/**/*.test.ts", "test/chaos/**/*.test.ts"],
-          testTimeout: 60_000,
-          hookTimeout: 60_000,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           maxWorkers: 2,
         },
       },

@@ -31,5 +31,8 @@ function render(event: TurnEvent): void {
 async function callModel(history: readonly Message[], input: Input, options: { signal: AbortSignal }) {
   options.signal.throwIfAborted();
   const words = JSON.stringify(input).split(" ").length;
-  return Promise.resolve({ text: `We look into it (message ${history.length + 1}).`, usage: { inputTokens: words, outputTokens: 6 } });
+  return Promise.resolve({
+    text: `We look into it (message ${history.length + 1}).`,
+    usage: { inputTokens: words, outputTokens: 6 },
+  });
 }

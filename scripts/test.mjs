@@ -42,8 +42,10 @@ process.exitCode = code === 0 && failed > 0 ? 1 : code;
 function readCounts() {
   try {
     const read = JSON.parse(readFileSync(report, "utf8"));
-    // A file that cannot be loaded has no tests in it, and would count as nothing.
-    const broken = read.testResults.filter((file) => file.status === "failed" && file.assertionResults.length === 0);
+    // A file that cannot be loaded, or whose hook fails, has no failed test in it, and would count as nothing.
+    const broken = read.testResults.filter(
+      (file) => file.status === "failed" && file.assertionResults.every((test) => test.status !== "failed"),
+    );
     return {
       passed: read.numPassedTests,
       failed: read.numFailedTests + broken.length,

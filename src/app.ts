@@ -120,7 +120,10 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
 async function storeId(redis: Redis): Promise<string> {
   await redis.set(STORE_KEYS.store, randomUUID().slice(0, 8), "NX");
   const id = await redis.get(STORE_KEYS.store);
-  if (id === null) throw new TurnqError("redis_refused", "the store's id was not kept", { hint: "Redis must not evict keys: set maxmemory-policy noeviction." });
+  if (id === null)
+    throw new TurnqError("redis_refused", "the store's id was not kept", {
+      hint: "Redis must not evict keys: set maxmemory-policy noeviction.",
+    });
   return id;
 }
 
@@ -144,7 +147,8 @@ function specsOf(agents: readonly AgentLike[], processes: ProcessHost, baseDir: 
 function specOfAny(agent: AgentLike, processes: ProcessHost, baseDir: string): AgentSpec {
   if (isDefinedAgent(agent)) return specOf(agent);
   if ("class" in agent) {
-    if (!isAgentClass(agent.class)) throw new TurnqError("config", "is no subclass of Agent", { where: `agent ${agent.name}` });
+    if (!isAgentClass(agent.class))
+      throw new TurnqError("config", "is no subclass of Agent", { where: `agent ${agent.name}` });
     return agentClassSpec<unknown>(agent.name, agent.class, agent.config, { lane: agent.lane });
   }
   const { name, ...entry } = agent;

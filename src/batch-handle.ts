@@ -37,7 +37,8 @@ export class Batch {
   /** Where the batch is. Throws `not_found`. */
   async progress(): Promise<BatchProgress> {
     const [counts, overdue] = await this.#asked(() => Promise.all([this.#view.counts(), this.#view.overdue()]));
-    if (counts === undefined) throw new TurnqError("not_found", "there is no such batch", { where: `batch ${this.id}` });
+    if (counts === undefined)
+      throw new TurnqError("not_found", "there is no such batch", { where: `batch ${this.id}` });
     return { batch: this.id, overdue, ...counts };
   }
 

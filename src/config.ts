@@ -61,7 +61,10 @@ const LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
 export function settingsOf(env: Readonly<Record<string, string | undefined>>): Settings {
   const logLevel = env["TURNQ_LOG_LEVEL"] ?? "warn";
   if (!LEVELS.includes(logLevel)) {
-    throw new TurnqError("config", `"${logLevel}" is no log level`, { where: "TURNQ_LOG_LEVEL", hint: `Use one of ${LEVELS.join(", ")}.` });
+    throw new TurnqError("config", `"${logLevel}" is no log level`, {
+      where: "TURNQ_LOG_LEVEL",
+      hint: `Use one of ${LEVELS.join(", ")}.`,
+    });
   }
   const text = (name: string): string | undefined => (env[name] === "" ? undefined : env[name]);
   return Object.freeze({
@@ -90,8 +93,12 @@ export interface LoadOptions {
 
 /** Loads and checks the configuration. Throws `config`, naming the file and the field. */
 export async function loadConfig(options: LoadOptions): Promise<Config> {
-  const search = lilconfig("turnq", { searchPlaces: NAMES, loaders: { ".ts": importFile, ".mts": importFile, ".mjs": importFile, ".js": importFile, ".json": readJson } });
-  const found = options.file === undefined ? await search.search(options.cwd) : await loadFile(resolve(options.cwd, options.file));
+  const search = lilconfig("turnq", {
+    searchPlaces: NAMES,
+    loaders: { ".ts": importFile, ".mts": importFile, ".mjs": importFile, ".js": importFile, ".json": readJson },
+  });
+  const found =
+    options.file === undefined ? await search.search(options.cwd) : await loadFile(resolve(options.cwd, options.file));
   if (found === null) return deepFreeze({ file: undefined, baseDir: options.cwd, agents: {}, lanes: {} });
   const content = checkConfig(fillIn(found.config, options.env, found.filepath), found.filepath);
   return deepFreeze({ ...content, file: found.filepath, baseDir: dirname(found.filepath) });
@@ -121,7 +128,9 @@ async function importFile(file: string): Promise<unknown> {
 export function checkConfig(content: unknown, where: string): ConfigFile {
   const parsed = ConfigFile.safeParse(content);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map((issue) => `${issue.path.length === 0 ? "" : `${issue.path.join(".")}: `}${issue.message}`);
+  const problems = parsed.error.issues.map(
+    (issue) => `${issue.path.length === 0 ? "" : `${issue.path.join(".")}: `}${issue.message}`,
+  );
   throw new TurnqError("config", problems.join("; "), { where });
 }
 

@@ -6,7 +6,13 @@ export { WaitTimeoutError, type EventsOptions, type TurnHandle } from "./queue/t
 export type { CloseReport } from "./queue/worker.ts";
 
 export { Agent, type AgentInit, type AgentState, type CommunicateOptions, type StartOptions } from "./agent/agent.ts";
-export { defineAgent, type AgentCall, type AgentFunction, type AgentReply, type DefinedAgent } from "./agent/define-agent.ts";
+export {
+  defineAgent,
+  type AgentCall,
+  type AgentFunction,
+  type AgentReply,
+  type DefinedAgent,
+} from "./agent/define-agent.ts";
 export { AgentCrashError, TurnTimeoutError } from "./agent/turn-errors.ts";
 
 export { ERROR_CODES, TurnqError, isTurnqError, type ErrorCode } from "./domain/error.ts";

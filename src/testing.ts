@@ -26,7 +26,8 @@ export interface TestTurnq {
 export async function openTestTurnq(options: Omit<OpenOptions, "redis"> = {}): Promise<TestTurnq> {
   const settings = settingsOf(processEnvironment());
   const binary = findRedisServer({ pathEnv: settings.path, explicit: settings.redisServer, dirs: [process.cwd()] });
-  if (binary === undefined) throw new TurnqError("redis_missing", "no redis-server was found", { hint: "Run `npx turnq doctor --fix`." });
+  if (binary === undefined)
+    throw new TurnqError("redis_missing", "no redis-server was found", { hint: "Run `npx turnq doctor --fix`." });
   const dir = await mkdtemp(join(tmpdir(), "turnq-"));
   const server = await startRedisServer({ binary, dir });
   const end = async (): Promise<void> => {

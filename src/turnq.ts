@@ -121,7 +121,10 @@ export class Turnq {
     const [row, other] = rows.filter((found) => found !== undefined);
     if (row === undefined) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${id}` });
     if (other !== undefined) {
-      throw new TurnqError("ambiguous", `lanes ${row.lane} and ${other.lane} both have this turn`, { where: `turn ${id}`, hint: "Name the lane." });
+      throw new TurnqError("ambiguous", `lanes ${row.lane} and ${other.lane} both have this turn`, {
+        where: `turn ${id}`,
+        hint: "Name the lane.",
+      });
     }
     return this.#handle(row.lane, id, false);
   }
@@ -220,12 +223,18 @@ function checkedRequest(request: unknown): TurnRequest {
   const parsed = TurnRequest.safeParse(request);
   if (parsed.success) return parsed.data;
   const problems = problemsOf(parsed.error, request, REQUEST_KEYS);
-  throw new TurnqError("invalid_request", problems.map(({ field, message }) => (field === undefined ? message : `${field}: ${message}`)).join("; "));
+  throw new TurnqError(
+    "invalid_request",
+    problems.map(({ field, message }) => (field === undefined ? message : `${field}: ${message}`)).join("; "),
+  );
 }
 
 /** What a fault of Redis, as its client throws it, means to a caller; anything else as it is. */
 export function asTurnqError(error: unknown, redis?: Redis): unknown {
   const name = error instanceof Error ? error.constructor.name : "";
-  const fromRedis = name === "ReplyError" || name === "MaxRetriesPerRequestError" || /Stream isn't writeable|Connection is closed|Command timed out|ECONN/.test(String(error));
+  const fromRedis =
+    name === "ReplyError" ||
+    name === "MaxRetriesPerRequestError" ||
+    /Stream isn't writeable|Connection is closed|Command timed out|ECONN/.test(String(error));
   return fromRedis ? redisError(error, redis) : error;
 }

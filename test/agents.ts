@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { resolveLimits, resolveRetry } from "../src/domain/limits.ts";
+import { resolveLimits, resolveRetry, type LimitsInput, type RetryInput } from "../src/domain/limits.ts";
 import type { StoredRequest } from "../src/domain/turn-request.ts";
 import type { AttemptInit } from "../src/agent/agent-spec.ts";
 import type { StartOptions } from "../src/agent/agent.ts";
@@ -25,8 +25,14 @@ export function startOptions(more: Partial<StartOptions> = {}): StartOptions {
   return { workingDirectory: tmpdir(), env: { PATH: "/usr/bin:/bin" }, ...more };
 }
 
+/** What a test says of a request; limits and retry rules may be given in part. */
+type RequestFacts = Omit<Partial<StoredRequest>, "limits" | "retry"> & {
+  readonly limits?: LimitsInput | undefined;
+  readonly retry?: RetryInput | undefined;
+};
+
 /** A request as it is stored. */
-export function storedRequest(more: Partial<StoredRequest> = {}): StoredRequest {
+export function storedRequest(more: RequestFacts = {}): StoredRequest {
   return {
     v: 1,
     id: "t1",

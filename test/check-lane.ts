@@ -36,12 +36,30 @@ export async function checkLane(redis: Redis, lane: string): Promise<string[]> {
   const open = turns.filter(({ row }) => row["open"] !== "").map(({ id, row }) => `${id}#${row["attempt"]}`);
   differ("leases", (await members(laneKey(lane, "leases"))).toSorted(), open.toSorted());
   for (const turn of turns) checkTurn(turn, differ);
-  for (const batch of distinct(turns, "batch")) await checkBatch(redis, lane, batch, turns.filter(({ row }) => row["batch"] === batch), differ);
-  for (const session of distinct(turns, "session")) await checkSession(redis, lane, session, turns.filter(({ row }) => row["session"] === session), differ);
+  for (const batch of distinct(turns, "batch"))
+    await checkBatch(
+      redis,
+      lane,
+      batch,
+      turns.filter(({ row }) => row["batch"] === batch),
+      differ,
+    );
+  for (const session of distinct(turns, "session"))
+    await checkSession(
+      redis,
+      lane,
+      session,
+      turns.filter(({ row }) => row["session"] === session),
+      differ,
+    );
   for (const { id, row } of turns) {
     if (row["state"] !== "settled") continue;
     for (let generation = 1; generation <= Number(row["generation"]); generation++) {
-      differ(`Result of ${id}, generation ${generation}`, await redis.exists(laneKey(lane, "result", id, generation)), 1);
+      differ(
+        `Result of ${id}, generation ${generation}`,
+        await redis.exists(laneKey(lane, "result", id, generation)),
+        1,
+      );
     }
   }
   return problems;
@@ -56,8 +74,15 @@ async function turnsOf(redis: Redis, lane: string): Promise<Turn[]> {
     keys.toSorted().map(async (key): Promise<Turn> => {
       const id = key.slice(prefix.length);
       const [row, attempts] = await Promise.all([redis.hgetall(key), redis.hgetall(laneKey(lane, "attempts", id))]);
-      const numbers = Object.keys(attempts).filter((field) => !field.includes(":")).map(Number);
-      return { id, row, attempts: closedAttempts(Object.entries(attempts).flat()), numbers: numbers.toSorted((a, b) => a - b) };
+      const numbers = Object.keys(attempts)
+        .filter((field) => !field.includes(":"))
+        .map(Number);
+      return {
+        id,
+        row,
+        attempts: closedAttempts(Object.entries(attempts).flat()),
+        numbers: numbers.toSorted((a, b) => a - b),
+      };
     }),
   );
 }
@@ -69,13 +94,23 @@ function distinct(turns: readonly Turn[], field: string): string[] {
 function checkTurn({ id, row, attempts, numbers }: Turn, differ: Differ): void {
   const running = row["state"] === "running" || row["state"] === "stopping";
   differ(`${id} has an open attempt`, row["open"] !== "", running);
-  differ(`attempts of ${id}`, numbers, Array.from({ length: Number(row["attempt"]) }, (_, i) => i + 1));
+  differ(
+    `attempts of ${id}`,
+    numbers,
+    Array.from({ length: Number(row["attempt"]) }, (_, i) => i + 1),
+  );
   differ(`closed attempts of ${id}`, attempts.length, Number(row["attempt"]) - (running ? 1 : 0));
   differ(`crashed attempts of ${id}`, Number(row["crashed"]), attempts.filter(({ crashed }) => crashed).length);
   differ(`outcome of ${id}`, Outcome.safeParse(row["outcome"]).success, row["state"] === "settled");
 }
 
-async function checkBatch(redis: Redis, lane: string, batch: string, turns: readonly Turn[], differ: Differ): Promise<void> {
+async function checkBatch(
+  redis: Redis,
+  lane: string,
+  batch: string,
+  turns: readonly Turn[],
+  differ: Differ,
+): Promise<void> {
   const found = await redis.hgetall(laneKey(lane, "batch", batch));
   const number = (field: string): number => Number(found[field] ?? 0);
   const share = (field: string, value: string): number => turns.filter(({ row }) => row[field] === value).length;
@@ -92,10 +127,19 @@ async function checkBatch(redis: Redis, lane: string, batch: string, turns: read
   for (const field of USAGE_FIELDS) {
     differ(say(field), round(number(`u:${field}`)), round(usages.reduce((sum, usage) => sum + (usage[field] ?? 0), 0)));
   }
-  for (const known of ["reported", "partial", "unknown"]) differ(say(known), number(`known:${known}`), usages.filter((usage) => usage.known === known).length);
-  differ(say("index"), (await redis.zrange(laneKey(lane, "batchTurns", batch), "0", "-1")).toSorted(), turns.map(({ id }) => id).toSorted());
+  for (const known of ["reported", "partial", "unknown"])
+    differ(say(known), number(`known:${known}`), usages.filter((usage) => usage.known === known).length);
+  differ(
+    say("index"),
+    (await redis.zrange(laneKey(lane, "batchTurns", batch), "0", "-1")).toSorted(),
+    turns.map(({ id }) => id).toSorted(),
+  );
   const settled = turns.filter(({ row }) => row["state"] === "settled").map(({ id }) => id);
-  differ(say("settled index"), (await redis.zrange(laneKey(lane, "batchSettled", batch), "0", "-1")).toSorted(), settled.toSorted());
+  differ(
+    say("settled index"),
+    (await redis.zrange(laneKey(lane, "batchSettled", batch), "0", "-1")).toSorted(),
+    settled.toSorted(),
+  );
   differ(say("entry in the list of batches"), (await redis.zscore(laneKey(lane, "batches"), batch)) === null, false);
 }
 
@@ -103,12 +147,22 @@ function round(value: number): number {
   return Math.round(value * 1e6) / 1e6;
 }
 
-async function checkSession(redis: Redis, lane: string, session: string, turns: readonly Turn[], differ: Differ): Promise<void> {
+async function checkSession(
+  redis: Redis,
+  lane: string,
+  session: string,
+  turns: readonly Turn[],
+  differ: Differ,
+): Promise<void> {
   const queue = await redis.zrange(laneKey(lane, "sessionQueue", session), "0", "-1");
   const open = turns.filter(({ row }) => row["state"] !== "settled");
   differ(`queue of session ${session}`, queue.toSorted(), open.map(({ id }) => id).toSorted());
   const submitted = queue.map((id) => Number(open.find((turn) => turn.id === id)?.row["submittedAt"]));
-  differ(`order of session ${session}`, submitted, submitted.toSorted((a, b) => a - b));
+  differ(
+    `order of session ${session}`,
+    submitted,
+    submitted.toSorted((a, b) => a - b),
+  );
   for (const { id, row } of open) {
     if (queue[0] !== id) differ(`state of ${id} behind the head of session ${session}`, row["state"], "parked");
     else differ(`head ${id} of session ${session} is parked`, row["state"] === "parked", false);

@@ -71,7 +71,9 @@ export class TestLane {
 
   /** Submits turns as a producer does; the requests are filled up. */
   submit(...requests: readonly Partial<StoredRequest>[]): ReturnType<typeof submitChunk> {
-    const turns = requests.map((more) => storedRequest({ lane: this.name, ...more })).map((request) => ({ request, hash: contentHash(request) }));
+    const turns = requests
+      .map((more) => storedRequest({ lane: this.name, ...more }))
+      .map((request) => ({ request, hash: contentHash(request) }));
     return submitChunk(this.lane, turns);
   }
 
@@ -84,7 +86,10 @@ export class TestLane {
   }
 
   /** Does on the job's keys what BullMQ does when a worker fetches it. */
-  async fetch(turn: string, token: string = randomUUID()): Promise<{ turn: string; job: string; token: string; attemptsStarted: number }> {
+  async fetch(
+    turn: string,
+    token: string = randomUUID(),
+  ): Promise<{ turn: string; job: string; token: string; attemptsStarted: number }> {
     const job = (await this.field(turn, "job")) ?? jobId(turn);
     const attemptsStarted = await this.redis.hincrby(this.bull(job), "ats", 1);
     await this.redis.set(this.bull(`${job}:lock`), token);
@@ -117,10 +122,20 @@ export class TestLane {
   }
 }
 
-export const TEN_TOKENS: Usage = Object.freeze({ inputTokens: 7, outputTokens: 3, costUsd: 0.25, modelCalls: 1, toolCalls: 0, known: "reported" });
+export const TEN_TOKENS: Usage = Object.freeze({
+  inputTokens: 7,
+  outputTokens: 3,
+  costUsd: 0.25,
+  modelCalls: 1,
+  toolCalls: 0,
+  known: "reported",
+});
 
 /** The account of an attempt that a test makes up. */
-export function testRecord(begun: Pick<Run, "attempt" | "iteration" | "facts">, more: Partial<TurnRecord> = {}): TurnRecord {
+export function testRecord(
+  begun: Pick<Run, "attempt" | "iteration" | "facts">,
+  more: Partial<TurnRecord> = {},
+): TurnRecord {
   const status: AttemptStatus = more.status ?? "completed";
   const well = endedWell(status);
   const messages: Message[] = [

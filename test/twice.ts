@@ -20,8 +20,12 @@ export function executeTwice(redis: Redis, tag: string): void {
         if (this !== redis) return first;
         const before = masked(name, await dump(redis, tag));
         const second = await once.apply(redis, args);
-        expect(withoutClock(name, second), `${name} answers differently when it is executed twice`).toEqual(withoutClock(name, first));
-        expect(masked(name, await dump(redis, tag)), `${name} changes something when it is executed twice`).toEqual(before);
+        expect(withoutClock(name, second), `${name} answers differently when it is executed twice`).toEqual(
+          withoutClock(name, first),
+        );
+        expect(masked(name, await dump(redis, tag)), `${name} changes something when it is executed twice`).toEqual(
+          before,
+        );
         return first;
       });
     }
@@ -48,7 +52,9 @@ function masked(name: ScriptName, state: ReadonlyMap<string, unknown>): Record<s
 
 /** Every key of a lane, with its whole value, and whether it expires; without the settings that a BullMQ queue writes when it opens. */
 export async function dump(redis: Redis, tag: string): Promise<Map<string, unknown>> {
-  const keys = (await redis.keys(`${tag.replaceAll(/[[\]?*\\]/g, "\\$&")}*`)).filter((key) => !key.endsWith(":meta")).toSorted();
+  const keys = (await redis.keys(`${tag.replaceAll(/[[\]?*\\]/g, "\\$&")}*`))
+    .filter((key) => !key.endsWith(":meta"))
+    .toSorted();
   const values = await Promise.all(
     keys.map(async (key) => {
       const [type, ttl] = await Promise.all([redis.type(key), redis.ttl(key)]);

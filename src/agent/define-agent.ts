@@ -1,5 +1,6 @@
 import type { Failure } from "../domain/failure.ts";
-import type { JsonObject } from "../domain/json.ts";
+import { messageOf } from "../domain/error.ts";
+import { toJson, type JsonObject } from "../domain/json.ts";
 import type { LimitsInput, RetryInput } from "../domain/limits.ts";
 import { textOf, type Message } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
@@ -120,15 +121,31 @@ class FunctionAgent extends Agent<DefinedAgent> {
     };
     let whole = false;
     try {
-      const reply = await this.config.run(callOf(this.init, turn, shouldStop));
-      if (typeof reply === "string") return { output: reply };
-      whole = reply?.stopped === false;
-      return reply ?? {};
+      const reply = replyOf(await this.config.run(callOf(this.init, turn, shouldStop)));
+      whole = reply.stopped === false;
+      return reply;
     } finally {
       // Told to stop and ended since: whatever it answered or threw, it stopped.
       if (told !== undefined && !whole) this.markStopped(told);
     }
   }
+}
+
+/** Whatever a function answered, in a form that can be stored: an odd value must not cost a second run. */
+function replyOf(answered: unknown): AgentReply {
+  if (answered === undefined || answered === null) return {};
+  if (typeof answered !== "object") return { output: textOfValue(answered) };
+  try {
+    const { output, failure, messages, stopped } = answered as AgentReply;
+    return { ...(output === undefined ? {} : { output: textOfValue(output) }), failure, messages, stopped };
+  } catch (thrown) {
+    return { output: `[unreadable: ${messageOf(thrown)}]` };
+  }
+}
+
+function textOfValue(value: unknown): string {
+  const json = typeof value === "string" ? value : toJson(value);
+  return typeof json === "string" ? json : JSON.stringify(json);
 }
 
 function callOf(init: AgentInit<DefinedAgent>, turn: AgentTurn, shouldStop: AgentCall["shouldStop"]): AgentCall {

@@ -30,7 +30,8 @@ const CONFLICTS_SHOWN = 5;
 /** Opens the file, or keeps stdin for `-` in a file of its own. Aborted it throws. The caller removes it. */
 export async function openTurns(context: CommandContext, path: string, signal: AbortSignal): Promise<ReadableInput> {
   const { stdin, cwd, output } = context;
-  if (path === "-" && stdin.isTTY === true) output.note("Reading turns from the terminal, one JSON object a line; end with Ctrl-D.");
+  if (path === "-" && stdin.isTTY === true)
+    output.note("Reading turns from the terminal, one JSON object a line; end with Ctrl-D.");
   // A stream that nobody reads must not be touched: it would keep the process alive.
   const source = path === "-" ? addAbortSignal(signal, stdin) : Readable.from([]);
   const input = await openInput(path, { stdin: source, spoolDir: join(cwd, ".turnq", "tmp") });
@@ -71,7 +72,12 @@ function onlyAgent({ config }: OpenStore): readonly string[] {
  * Checks every line, and that no turn of them is stored with other content; stores nothing. Throws
  * `no_turns`, `unknown_agent`, `batch_conflict`; `invalid_input` with all the lines that are wrong.
  */
-export async function checkTurns(turnq: Turnq, input: ReadableInput, cells: CellOptions, signal: AbortSignal): Promise<InputReport> {
+export async function checkTurns(
+  turnq: Turnq,
+  input: ReadableInput,
+  cells: CellOptions,
+  signal: AbortSignal,
+): Promise<InputReport> {
   const report = await checkInput(input.open, cells);
   if (report.problems.length > 0) throw badLines(report, cells);
   if (await turnq.batch(cells.batch).exists()) await checkConflicts(turnq, input, cells, signal);
@@ -82,14 +88,23 @@ function badLines(report: InputReport, cells: CellOptions): TurnqError {
   const known = cells.directory.names();
   const nameOne = `Name agents with --agent; known are ${known.slice(0, 20).join(", ")}.`;
   const unnamed = report.problems.filter(({ field, message }) => field === "agent" && message.startsWith("is missing"));
-  if (unnamed.length === report.problems.length) throw new TurnqError("invalid_request", "no agent is named.", { hint: nameOne });
+  if (unnamed.length === report.problems.length)
+    throw new TurnqError("invalid_request", "no agent is named.", { hint: nameOne });
   const count = report.problems.length + report.more;
-  const lines = [`${count} ${count === 1 ? "problem" : "problems"} in the input, nothing was queued`, ...problemLines(report)];
+  const lines = [
+    `${count} ${count === 1 ? "problem" : "problems"} in the input, nothing was queued`,
+    ...problemLines(report),
+  ];
   if (unnamed.length > 0) lines.push(nameOne);
   return new TurnqError("invalid_input", lines.join("\n"));
 }
 
-async function checkConflicts(turnq: Turnq, input: ReadableInput, cells: CellOptions, signal: AbortSignal): Promise<void> {
+async function checkConflicts(
+  turnq: Turnq,
+  input: ReadableInput,
+  cells: CellOptions,
+  signal: AbortSignal,
+): Promise<void> {
   const taken: string[] = [];
   const compare = async (chunk: readonly CellRequest[]): Promise<void> => {
     // One call each, all at once: they share the round trip.

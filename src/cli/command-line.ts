@@ -38,7 +38,12 @@ export async function runCommandLine(own: CommandProcess): Promise<number> {
   }
 }
 
-async function codeOf(own: CommandProcess, output: Output, interruptible: () => Interruption, interrupted: () => boolean): Promise<number> {
+async function codeOf(
+  own: CommandProcess,
+  output: Output,
+  interruptible: () => Interruption,
+  interrupted: () => boolean,
+): Promise<number> {
   const { argv, env, cwd, stdin } = own;
   try {
     const chosen = await chosenCommand(argv, {

@@ -19,7 +19,10 @@ export interface FollowBatchOptions {
  * The results of a batch as they come, until all its turns are settled or it is aborted. While Redis
  * is away it waits: what runs goes on meanwhile, and must not be given up for want of an answer.
  */
-export async function* followBatch(batch: Pick<Batch, "results">, options: FollowBatchOptions): AsyncGenerator<ResultLine> {
+export async function* followBatch(
+  batch: Pick<Batch, "results">,
+  options: FollowBatchOptions,
+): AsyncGenerator<ResultLine> {
   const { signal, onAway } = options;
   const asked: ResultsOptions = { follow: true, signal, messages: options.messages, place: options.place };
   let away = false;

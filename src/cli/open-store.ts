@@ -37,7 +37,10 @@ export interface OpenStore {
 }
 
 /** Opens the Redis of `REDIS_URL`, else the embedded one. Throws `config`, `redis_missing`, `redis_unreachable`, `redis_refused`. */
-export async function openStore(context: CommandContext, options: { readonly config?: string | undefined }): Promise<OpenStore> {
+export async function openStore(
+  context: CommandContext,
+  options: { readonly config?: string | undefined },
+): Promise<OpenStore> {
   const { cwd, env } = context;
   const config = await loadConfig({ file: options.config, cwd, env });
   const agents = entriesOf(config);
@@ -46,7 +49,14 @@ export async function openStore(context: CommandContext, options: { readonly con
     // Loaded only here: BullMQ is half of the start-up time, and `--help` needs none of it.
     const { openTurnq } = await import("../app.ts");
     const log = commandLog(context);
-    const turnq = await openTurnq({ redis: redis.url, agents, baseDir: config.baseDir, env, connectWithinMs: CONNECT_WITHIN_MS, log });
+    const turnq = await openTurnq({
+      redis: redis.url,
+      agents,
+      baseDir: config.baseDir,
+      env,
+      connectWithinMs: CONNECT_WITHIN_MS,
+      log,
+    });
     return { turnq, config, agents, redis, close: () => closeStore(turnq, redis) };
   } catch (error) {
     redis.close();
@@ -71,7 +81,8 @@ export function entriesOf(config: Config): NamedEntry[] {
 /** The Redis to use. Throws `redis_missing` or `redis_unreachable`. */
 export async function placeRedis(context: CommandContext): Promise<RedisPlace> {
   const { redisUrl } = context.settings;
-  if (redisUrl !== undefined) return { url: redisUrl, embedded: undefined, shown: redactUrl(redisUrl), close: () => undefined };
+  if (redisUrl !== undefined)
+    return { url: redisUrl, embedded: undefined, shown: redactUrl(redisUrl), close: () => undefined };
   const embedded = await startEmbedded(context);
   return { url: embedded.url, embedded, shown: `the embedded Redis of ${context.cwd}`, close: () => embedded.close() };
 }
@@ -93,5 +104,10 @@ export async function startEmbedded(context: CommandContext): Promise<EmbeddedRe
 export function commandLog(context: CommandContext): Log {
   const { output, settings } = context;
   const pretty = output.isTerminal;
-  return openLog({ level: settings.logLevel, pretty, colors: pretty && output.colors.isColorSupported, write: (line) => output.note(line.trimEnd()) });
+  return openLog({
+    level: settings.logLevel,
+    pretty,
+    colors: pretty && output.colors.isColorSupported,
+    write: (line) => output.note(line.trimEnd()),
+  });
 }

@@ -16,7 +16,8 @@ export function wholeNumber(text: string): number {
 /** A share from 0 to 1. */
 export function share(text: string): number {
   const number = Number(text);
-  if (text.trim() === "" || !(number >= 0 && number <= 1)) throw new InvalidArgumentError("It must be a number from 0 to 1.");
+  if (text.trim() === "" || !(number >= 0 && number <= 1))
+    throw new InvalidArgumentError("It must be a number from 0 to 1.");
   return number;
 }
 
@@ -30,13 +31,15 @@ function mapping(text: string): Mapping {
 
 function id(text: string): string {
   const parsed = Id.safeParse(text);
-  if (!parsed.success) throw new InvalidArgumentError("It must be 1 to 200 characters of letters, digits and . _ - / : @");
+  if (!parsed.success)
+    throw new InvalidArgumentError("It must be 1 to 200 characters of letters, digits and . _ - / : @");
   return parsed.data;
 }
 
 function name(text: string): string {
   const parsed = Name.safeParse(text);
-  if (!parsed.success) throw new InvalidArgumentError("It must be 1 to 100 characters of letters, digits and . _ - / @");
+  if (!parsed.success)
+    throw new InvalidArgumentError("It must be 1 to 100 characters of letters, digits and . _ - / @");
   return parsed.data;
 }
 
@@ -54,18 +57,23 @@ function repeated(text: string, before: readonly string[] | undefined): readonly
 export const OPTIONS = {
   agent: () => new Option("--agent <name>", "an agent; give it again for more").argParser(repeated),
   epochs: () => new Option("--epochs <k>", "how often each sample is run").argParser(wholeNumber).default(1),
-  concurrency: () => new Option("--concurrency <n>", "turns at once in this process").argParser(wholeNumber).default(10),
+  concurrency: () =>
+    new Option("--concurrency <n>", "turns at once in this process").argParser(wholeNumber).default(10),
   batch: () => new Option("--batch <id>", "the batch to start or to go on with (a new one unless given)").argParser(id),
   map: () => new Option("--map <field=column,…>", "which columns of a line are input, target, id …").argParser(mapping),
   expect: () => new Option("--expect <type>", "how outputs are checked against the targets").choices(CheckType.options),
   limit: () => new Option("--limit <n>", "only the first n samples").argParser(wholeNumber),
   sample: () => new Option("--sample <id>", "only this sample").argParser(id),
   timeout: () => new Option("--timeout <ms>", "deadline of an attempt, where the line has none").argParser(wholeNumber),
-  threshold: () => new Option("--threshold <p>", "exit 1 when less than this share of the scored turns passed").argParser(share),
+  threshold: () =>
+    new Option("--threshold <p>", "exit 1 when less than this share of the scored turns passed").argParser(share),
   failOnError: () => new Option("--fail-on-error", "exit 1 when a turn failed"),
   out: () => new Option("--out <file>", "where the result lines go").argParser(fileName),
   messages: () => new Option("--messages", "transcripts in the result lines"),
-  config: () => new Option("--config <file>", "the configuration (turnq.config.* of this folder or above unless given)").argParser(fileName),
+  config: () =>
+    new Option("--config <file>", "the configuration (turnq.config.* of this folder or above unless given)").argParser(
+      fileName,
+    ),
   lane: () => new Option("--lane <name>", "the lane").argParser(name),
   json: () => new Option("--json", "one JSON object per line on stdout, and nothing else"),
   quiet: () => new Option("--quiet", "no progress and no hints"),

@@ -66,7 +66,9 @@ export function progressLine(progress: BatchProgress, rate: SettleRate): Progres
     overdue,
     usage,
     ...(perSecond === undefined ? {} : { perSecond: Math.round(perSecond * 100) / 100 }),
-    ...(perSecond === undefined || perSecond === 0 || left === 0 ? {} : { etaMs: Math.round((left * 1000) / perSecond) }),
+    ...(perSecond === undefined || perSecond === 0 || left === 0
+      ? {}
+      : { etaMs: Math.round((left * 1000) / perSecond) }),
   };
 }
 

@@ -50,7 +50,12 @@ export function usageDetails(usage: Usage): string {
   const parts = amounts.flatMap(([name, amount]) => (amount === undefined ? [] : [`${amount} ${name}`]));
   if (usage.costUsd !== undefined) parts.push(`$${usage.costUsd.toFixed(6)}`);
   if (parts.length === 0) parts.push("none");
-  const floor = usage.known === "reported" ? "" : usage.known === "partial" ? " (a floor: not all of it was reported)" : " (nothing was reported)";
+  const floor =
+    usage.known === "reported"
+      ? ""
+      : usage.known === "partial"
+        ? " (a floor: not all of it was reported)"
+        : " (nothing was reported)";
   return `${parts.join(", ")}${floor}`;
 }
 

@@ -73,7 +73,10 @@ function partialLines(record: TurnRecord): string[] {
 
 function runningLines({ running }: TurnStory, colors: Colors): string[] {
   if (running === undefined) return [];
-  return ["", `${colors.bold(`attempt ${running.attempt}`)}  running since ${time(running.startedAt)} on ${running.worker}`];
+  return [
+    "",
+    `${colors.bold(`attempt ${running.attempt}`)}  running since ${time(running.startedAt)} on ${running.worker}`,
+  ];
 }
 
 function isTheAnswer(attempt: ClosedAttempt, story: TurnStory): boolean {
@@ -89,7 +92,9 @@ function transcript(story: TurnStory, colors: Colors): string[] {
 
 function messageText(message: Message): string {
   const text = textOf(message.content);
-  const calls = (message.toolCalls ?? []).map((call) => `calls ${call.name} ${cutText(JSON.stringify(call.args), 500)}`);
+  const calls = (message.toolCalls ?? []).map(
+    (call) => `calls ${call.name} ${cutText(JSON.stringify(call.args), 500)}`,
+  );
   const said = [...(text === "" ? [] : [text]), ...calls].join("\n");
   return `  ${message.role}${message.toolCallId === undefined ? "" : ` ${message.toolCallId}`}\n${block(said, 4)}`;
 }

@@ -41,7 +41,12 @@ export function begunOf(turn: string, answer: unknown): Begun {
 function run(turn: string, rest: Reply[]): Begun {
   const [attempt, ...facts] = rest;
   const [request, attempts, iteration, messages] = facts.slice(8);
-  const plain = factsOf(turn, facts.slice(0, 8).map(text), Buffer.isBuffer(request) ? request : null, list(attempts).map(text));
+  const plain = factsOf(
+    turn,
+    facts.slice(0, 8).map(text),
+    Buffer.isBuffer(request) ? request : null,
+    list(attempts).map(text),
+  );
   const history = readable(() => list(messages).flatMap((bytes) => messagesIn(bytes, turn)));
   return {
     kind: "run",
@@ -69,7 +74,12 @@ function readable<T>(read: () => T): { readonly value?: T; readonly problem?: st
  * The facts from the row's fields (generation, firstAttempt, spent, crashes, seq, rev, submittedAt,
  * startedAt), the stored request, and the hash of attempts as a flat list.
  */
-export function factsOf(turn: string, row: readonly (string | null)[], request: Buffer | null, attempts: readonly string[]): TurnFacts {
+export function factsOf(
+  turn: string,
+  row: readonly (string | null)[],
+  request: Buffer | null,
+  attempts: readonly string[],
+): TurnFacts {
   const [generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt] = row.map(Number);
   const stored = readable(() => {
     if (request === null) throw new TurnqError("corrupt", "the stored request is missing", { where: `turn ${turn}` });

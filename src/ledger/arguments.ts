@@ -15,7 +15,17 @@ const MAX_TAIL_EVENTS = 500;
 function attemptArguments(close: AttemptClose): Argument[] {
   const { turn, attempt, nonce, stored, summary, spends } = close;
   const seq = stored.events.at(-1)?.seq ?? 0;
-  return [turn, attempt, nonce, encode("attempt", stored), JSON.stringify(summary), JSON.stringify(summary.usage), summary.crashed ? "1" : "0", spends, seq];
+  return [
+    turn,
+    attempt,
+    nonce,
+    encode("attempt", stored),
+    JSON.stringify(summary),
+    JSON.stringify(summary.usage),
+    summary.crashed ? "1" : "0",
+    spends,
+    seq,
+  ];
 }
 
 function eventArguments(events: readonly TurnEvent[]): Argument[] {
@@ -23,7 +33,10 @@ function eventArguments(events: readonly TurnEvent[]): Argument[] {
 }
 
 /** ARGV of the script close. */
-export function closeArguments(close: AttemptClose, next: { readonly state: string; readonly afterMs: number }): Argument[] {
+export function closeArguments(
+  close: AttemptClose,
+  next: { readonly state: string; readonly afterMs: number },
+): Argument[] {
   return [...attemptArguments(close), next.state, next.afterMs, ...eventArguments(close.tail)];
 }
 

@@ -43,6 +43,9 @@ export function decode<K extends keyof Stored>(shape: K, bytes: Buffer, where: s
     const json = bytes[0] === ZLIB ? inflateSync(bytes, { maxOutputLength: MAX_INFLATED_BYTES }) : bytes;
     return SHAPES[shape].parse(JSON.parse(json.toString("utf8"))) as Stored[K];
   } catch (error) {
-    throw new TurnqError("corrupt", `the stored ${shape} cannot be read: ${messageOf(error).slice(0, 300)}`, { where, cause: error });
+    throw new TurnqError("corrupt", `the stored ${shape} cannot be read: ${messageOf(error).slice(0, 300)}`, {
+      where,
+      cause: error,
+    });
   }
 }

@@ -153,15 +153,24 @@ export interface LaneLedger {
   /** The facts anew, after settle answered `changed`. */
   facts(turn: string): Promise<TurnFacts>;
   /** Which of these attempts are no longer current. */
-  renew(open: readonly { readonly turn: string; readonly attempt: number }[]): Promise<readonly { readonly turn: string; readonly attempt: number }[]>;
+  renew(
+    open: readonly { readonly turn: string; readonly attempt: number }[],
+  ): Promise<readonly { readonly turn: string; readonly attempt: number }[]>;
   /** False when the attempt is no longer current. */
   append(turn: string, attempt: number, events: readonly TurnEvent[]): Promise<boolean>;
-  close(close: AttemptClose, next: { readonly state: "delayed" | "waiting"; readonly afterMs: number }): Promise<"closed" | "stale">;
+  close(
+    close: AttemptClose,
+    next: { readonly state: "delayed" | "waiting"; readonly afterMs: number },
+  ): Promise<"closed" | "stale">;
   settle(settle: AttemptSettle): Promise<"settled" | "stale" | "changed">;
   /** True when the usage beyond what was booked is now booked. */
   bookLate(turn: string, attempt: number, beyond: Usage): Promise<boolean>;
   wake(sessions: readonly string[]): Promise<void>;
-  openGeneration(turn: string, generation: number, nonce: string): Promise<{ readonly kind: "opened" | "open"; readonly generation: number } | { readonly kind: "missing" }>;
+  openGeneration(
+    turn: string,
+    generation: number,
+    nonce: string,
+  ): Promise<{ readonly kind: "opened" | "open"; readonly generation: number } | { readonly kind: "missing" }>;
 
   row(turn: string): Promise<TurnRow | undefined>;
   rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]>;
@@ -172,7 +181,9 @@ export interface LaneLedger {
   /** Throws `corrupt`. */
   result(turn: string, generation: number): Promise<TurnResult | undefined>;
   /** A Result that cannot be read is `ok: false` and says so. */
-  results(turns: readonly { readonly turn: string; readonly generation: number }[]): Promise<readonly (TurnResult | undefined)[]>;
+  results(
+    turns: readonly { readonly turn: string; readonly generation: number }[],
+  ): Promise<readonly (TurnResult | undefined)[]>;
   /** Throws `corrupt`. */
   attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined>;
   /** Who began an attempt that is open, when, and as which iteration of its session; undefined when nobody did or it cannot be read. */

@@ -7,7 +7,17 @@ import { closeArguments, settleArguments } from "./arguments.ts";
 import { batchCountsOf, rowOf } from "./rows.ts";
 import { unreadableRequest, unreadableResult } from "./unreadable.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
-import type { AttemptClose, AttemptSettle, Begun, Delivery, LaneLedger, OpenedAttempt, SettledPage, TurnFacts, TurnRow } from "./ledger.ts";
+import type {
+  AttemptClose,
+  AttemptSettle,
+  Begun,
+  Delivery,
+  LaneLedger,
+  OpenedAttempt,
+  SettledPage,
+  TurnFacts,
+  TurnRow,
+} from "./ledger.ts";
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import { TurnEvent } from "../domain/turn-event.ts";
@@ -48,7 +58,16 @@ class RedisLaneLedger implements LaneLedger {
 
   async begin(delivery: Delivery, worker: string, announces: boolean): Promise<Begun> {
     const { turn, job, token, attemptsStarted } = delivery;
-    const args = [turn, job, token, attemptsStarted, worker, this.leases.leaseMs, announces ? "1" : "0", this.leases.maxGapMs];
+    const args = [
+      turn,
+      job,
+      token,
+      attemptsStarted,
+      worker,
+      this.leases.leaseMs,
+      announces ? "1" : "0",
+      this.leases.maxGapMs,
+    ];
     return begunOf(turn, await this.#run("begin", args, true));
   }
 
@@ -80,7 +99,10 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async settle(settle: AttemptSettle) {
-    return (await this.#run("settle", settleArguments(settle, settledChannel(this.lane)))) as "settled" | "stale" | "changed";
+    return (await this.#run("settle", settleArguments(settle, settledChannel(this.lane)))) as
+      | "settled"
+      | "stale"
+      | "changed";
   }
 
   async bookLate(turn: string, attempt: number, beyond: Usage): Promise<boolean> {
@@ -92,7 +114,10 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async openGeneration(turn: string, generation: number, nonce: string) {
-    const answer = (await this.#run("retry", [turn, generation, jobId(turn, generation + 1), nonce])) as [string, number?];
+    const answer = (await this.#run("retry", [turn, generation, jobId(turn, generation + 1), nonce])) as [
+      string,
+      number?,
+    ];
     if (answer[0] === "missing") return { kind: "missing" } as const;
     return { kind: answer[0] === "opened" ? "opened" : "open", generation: Number(answer[1]) } as const;
   }
@@ -120,7 +145,12 @@ class RedisLaneLedger implements LaneLedger {
   async requests(turns: readonly string[]): Promise<readonly (StoredRequest | undefined)[]> {
     const read = (bytes: Buffer, i: number): StoredRequest => decode("request", bytes, `turn ${turns[i]}`);
     const instead = (i: number, row?: TurnRow): StoredRequest => unreadableRequest(turns[i] ?? "", this.lane, row);
-    return this.#readable(turns, turns.map((turn) => this.#key("request", turn)), read, instead);
+    return this.#readable(
+      turns,
+      turns.map((turn) => this.#key("request", turn)),
+      read,
+      instead,
+    );
   }
 
   async result(turn: string, generation: number): Promise<TurnResult | undefined> {
@@ -128,11 +158,14 @@ class RedisLaneLedger implements LaneLedger {
     return bytes === null ? undefined : decode("result", bytes, `turn ${turn}`);
   }
 
-  async results(turns: readonly { readonly turn: string; readonly generation: number }[]): Promise<readonly (TurnResult | undefined)[]> {
+  async results(
+    turns: readonly { readonly turn: string; readonly generation: number }[],
+  ): Promise<readonly (TurnResult | undefined)[]> {
     const ids = turns.map(({ turn }) => turn);
     const keys = turns.map(({ turn, generation }) => this.#key("result", turn, generation));
     const read = (bytes: Buffer, i: number): TurnResult => decode("result", bytes, `turn ${ids[i]}`);
-    const instead = (i: number, row: TurnRow | undefined, problem: string): TurnResult => unreadableResult(ids[i] ?? "", turns[i]?.generation ?? 1, problem, row);
+    const instead = (i: number, row: TurnRow | undefined, problem: string): TurnResult =>
+      unreadableResult(ids[i] ?? "", turns[i]?.generation ?? 1, problem, row);
     return this.#readable(ids, keys, read, instead);
   }
 

@@ -45,12 +45,20 @@ export function batchCountsOf(fields: Readonly<Record<string, string>>): BatchCo
   const number = (field: string): number => Number(fields[field] ?? 0);
   const turns = number("turns");
   if (turns === 0) return undefined;
-  const usage: Usage = { modelCalls: 0, toolCalls: 0, known: knownOf(number("known:reported"), number("known:partial"), number("known:unknown")) };
+  const usage: Usage = {
+    modelCalls: 0,
+    toolCalls: 0,
+    known: knownOf(number("known:reported"), number("known:partial"), number("known:unknown")),
+  };
   for (const field of USAGE_FIELDS) if (fields[`u:${field}`] !== undefined) usage[field] = number(`u:${field}`);
   return {
     turns,
-    states: Object.fromEntries(TurnState.options.map((state) => [state, number(`s:${state}`)])) as BatchCounts["states"],
-    outcomes: Object.fromEntries(Outcome.options.map((outcome) => [outcome, number(`o:${outcome}`)])) as BatchCounts["outcomes"],
+    states: Object.fromEntries(
+      TurnState.options.map((state) => [state, number(`s:${state}`)]),
+    ) as BatchCounts["states"],
+    outcomes: Object.fromEntries(
+      Outcome.options.map((outcome) => [outcome, number(`o:${outcome}`)]),
+    ) as BatchCounts["outcomes"],
     attempts: number("attempts"),
     crashedAttempts: number("crashed"),
     scored: number("scored"),

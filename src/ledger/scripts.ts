@@ -16,7 +16,8 @@ export function commandOf(name: ScriptName): `turnq_${ScriptName}` {
 /** Lua locals `K_ROW`, `K_EVENTS` … for the kinds of keys, so that keys.ts stays the only place that knows them. */
 function preamble(): string {
   const lines = Object.entries(KIND).map(
-    ([name, text]) => `local K_${name.replaceAll(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()} = KEYS[1] .. "${text}"`,
+    ([name, text]) =>
+      `local K_${name.replaceAll(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()} = KEYS[1] .. "${text}"`,
   );
   return lines.join("\n");
 }

@@ -15,7 +15,9 @@ export function unreadableRequest(turn: string, lane = "unreadable", row?: TurnR
     lane,
     input: preview,
     ...(session === undefined ? {} : { session }),
-    ...(batch === undefined || sample === undefined || epoch === undefined ? {} : { batch: { id: batch, sample, epoch } }),
+    ...(batch === undefined || sample === undefined || epoch === undefined
+      ? {}
+      : { batch: { id: batch, sample, epoch } }),
     limits: resolveLimits(),
     retry: resolveRetry(),
   };
@@ -23,7 +25,16 @@ export function unreadableRequest(turn: string, lane = "unreadable", row?: TurnR
 
 /** Stands for the summary of a closed attempt that cannot be read: nothing is known of its spend. */
 export function unreadableAttempt(attempt: number): ClosedAttempt {
-  return { attempt, status: "lost", usage: { ...UNKNOWN_USAGE }, worker: "unknown", startedAt: 0, endedAt: 0, crashed: true, steps: 0 };
+  return {
+    attempt,
+    status: "lost",
+    usage: { ...UNKNOWN_USAGE },
+    worker: "unknown",
+    startedAt: 0,
+    endedAt: 0,
+    crashed: true,
+    steps: 0,
+  };
 }
 
 /** Stands for a Result that cannot be read, in lists that must not end with it. */

@@ -20,7 +20,11 @@ export class OutputTail {
     const kept = Buffer.from(chunk.length > this.#maxBytes ? chunk.subarray(chunk.length - this.#maxBytes) : chunk);
     this.#held.push(kept);
     this.#bytes += kept.length;
-    for (let first = this.#held[0]; first !== undefined && this.#bytes - first.length >= this.#maxBytes; first = this.#held[0]) {
+    for (
+      let first = this.#held[0];
+      first !== undefined && this.#bytes - first.length >= this.#maxBytes;
+      first = this.#held[0]
+    ) {
       this.#held.shift();
       this.#bytes -= first.length;
     }

@@ -23,7 +23,9 @@ export interface KillDeps {
 
 const MACHINE: KillDeps = { table: machineTable, kill: sigkill };
 /** A killed process is gone within a millisecond or two, one with much memory within some tens: together about two seconds. */
-const ROUNDS_MS: readonly number[] = [1, 1, 2, 2, 5, 5, 10, 10, 20, 20, 40, 40, 60, 80, 100, 150, 200, 250, 300, 350, 400];
+const ROUNDS_MS: readonly number[] = [
+  1, 1, 2, 2, 5, 5, 10, 10, 20, 20, 40, 40, 60, 80, 100, 150, 200, 250, 300, 350, 400,
+];
 
 /** Kills by SIGKILL until a scan finds none of the target alive. Never throws. */
 export async function killTree(target: KillTarget, deps: KillDeps = MACHINE): Promise<KillOutcome> {
@@ -47,7 +49,7 @@ export function killTreeSync(target: KillTarget, deps: KillDeps = MACHINE): Kill
 }
 
 function killOnce(target: KillTarget, deps: KillDeps, killed: Set<number>): number[] {
-  const alive = targetsIn(deps.table, target);
+  const alive = lookFor(deps.table, target);
   // A group is killed at one stroke first: its members cannot fork their way out between two kills.
   if (alive.length > 0) for (const group of target.groups ?? []) deps.kill(-group);
   for (const pid of alive) {
@@ -55,6 +57,15 @@ function killOnce(target: KillTarget, deps: KillDeps, killed: Set<number>): numb
     deps.kill(pid);
   }
   return alive;
+}
+
+/** Where nothing can be seen, the groups are struck blindly and the look is repeated. */
+function lookFor(table: ProcessTable, target: KillTarget): number[] {
+  try {
+    return targetsIn(table, target);
+  } catch {
+    return [...(target.groups ?? [])];
+  }
 }
 
 /**

@@ -54,7 +54,9 @@ export interface ProcessHostOptions {
 const CLOSE_MS = 3000;
 
 /** The processes of one worker. Nothing is started before the first program is. */
-export function createProcessHost(options: ProcessHostOptions): ProcessHost & { readonly supervisorPid: number | undefined } {
+export function createProcessHost(
+  options: ProcessHostOptions,
+): ProcessHost & { readonly supervisorPid: number | undefined } {
   const { store, worker, env } = options;
   const link = new SupervisorLink({ store, worker, onRestart: options.onSupervisorRestart });
   const spared = (): readonly number[] => (link.pid === undefined ? [] : [link.pid]);
@@ -67,7 +69,10 @@ export function createProcessHost(options: ProcessHostOptions): ProcessHost & { 
     if (closed !== undefined) throw new ProcessFailure("closed", failure("internal", "the worker is closing"));
     const childEnv = { ...what.env, [MARK_NAME]: what.mark };
     const child = launch(program, args, { ...what, env: childEnv });
-    const watch = child.pid === undefined ? undefined : link.watch({ pid: child.pid, mark: what.mark, deadlineAt: what.deadlineAt });
+    const watch =
+      child.pid === undefined
+        ? undefined
+        : link.watch({ pid: child.pid, mark: what.mark, deadlineAt: what.deadlineAt });
     const started = new SupervisedProcess(child, {
       program,
       mark: what.mark,

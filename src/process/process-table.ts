@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process";
-import { readFileSync, readdirSync } from "node:fs";
+import { closeSync, openSync, readSync, readdirSync } from "node:fs";
 import { MARK_NAME } from "./mark.ts";
 
 /** One process of this machine. `dead`: a zombie, which runs no more but still answers `kill(pid, 0)`. */
@@ -12,6 +12,7 @@ export interface ProcessRow {
 
 /** What can be seen of the machine's processes. Injected where tests make up a table. */
 export interface ProcessTable {
+  /** Both throw when they cannot look, which is when this process has too many files open. */
   list(): ProcessRow[];
   /** The mark in the process's environment as it was at its start; undefined when it has none or may not be read. */
   markOf(pid: number): string | undefined;
@@ -30,7 +31,7 @@ function listProc(): ProcessRow[] {
     const pid = Number(name);
     if (!Number.isInteger(pid)) continue;
     const stat = procStat(pid);
-    if (stat !== undefined) rows.push({ pid, ppid: stat.ppid, pgid: stat.pgid, dead: stat.dead });
+    if (stat !== undefined && !stat.kernel) rows.push({ pid, ppid: stat.ppid, pgid: stat.pgid, dead: stat.dead });
   }
   return rows;
 }
@@ -40,8 +41,13 @@ export interface ProcStat {
   readonly ppid: number;
   readonly pgid: number;
   readonly dead: boolean;
+  /** A thread of the kernel. */
+  readonly kernel: boolean;
   readonly startTicks: number;
 }
+
+/** PF_KTHREAD of Linux's `sched.h`. */
+const KERNEL_THREAD = 0x0020_0000;
 
 /** Undefined when there is no such process, or no /proc. */
 export function procStat(pid: number): ProcStat | undefined {
@@ -54,6 +60,7 @@ export function procStat(pid: number): ProcStat | undefined {
     ppid: Number(fields[1]),
     pgid: Number(fields[2]),
     dead: state === "Z" || state === "X" || state === "x",
+    kernel: (Number(fields[6]) & KERNEL_THREAD) !== 0,
     startTicks: Number(fields[19]),
   };
 }
@@ -70,11 +77,26 @@ function procMark(pid: number): string | undefined {
   return text.slice(at + MARK_PREFIX.length, end < 0 ? undefined : end);
 }
 
+/** Used again for every file: a look reads hundreds of them. */
+const block = Buffer.allocUnsafe(64 * 1024);
+
 function readProc(pid: number, file: string): string | undefined {
+  let fd: number | undefined;
   try {
-    return readFileSync(`/proc/${pid}/${file}`, "latin1");
-  } catch {
+    fd = openSync(`/proc/${pid}/${file}`, "r");
+    let text = "";
+    for (;;) {
+      const bytes = readSync(fd, block);
+      text += block.toString("latin1", 0, bytes);
+      // What is shorter than the block, and than the page that the kernel gives at most, is all there is.
+      if (bytes === 0 || bytes < 4096) return text;
+    }
+  } catch (error) {
+    // Without a file to open nothing can be seen: that must not look as if nobody were there.
+    if (error instanceof Error && "code" in error && (error.code === "EMFILE" || error.code === "ENFILE")) throw error;
     return undefined;
+  } finally {
+    if (fd !== undefined) closeSync(fd);
   }
 }
 

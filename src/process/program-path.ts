@@ -17,7 +17,9 @@ export function programPath(program: string, cwd: string, env: Readonly<Record<s
     return path;
   }
   const folders = (env.PATH ?? "").split(delimiter);
-  const found = folders.map((folder) => resolve(cwd, join(folder, program))).find((path) => problemOf(path) === undefined);
+  const found = folders
+    .map((folder) => resolve(cwd, join(folder, program)))
+    .find((path) => problemOf(path) === undefined);
   if (found === undefined) throw missing(`the program ${program} was not found on the PATH of the agent`);
   return found;
 }

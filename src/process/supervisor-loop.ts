@@ -43,7 +43,8 @@ export async function superviseUntilEnd(input: Readable, place: SupervisorPlace)
   const groups = [...watched.values()].map(({ watch }) => watch.pid);
   const marks = new Set([...watched.values()].map(({ watch }) => watch.mark));
   for (const id of watched.keys()) forget(id);
-  const marked = (mark: string): boolean => marks.has(mark) || matchesMark({ store: place.store, worker: place.worker }, mark);
+  const marked = (mark: string): boolean =>
+    marks.has(mark) || matchesMark({ store: place.store, worker: place.worker }, mark);
   for (let round = 0; round < DEATH_ROUNDS; round += 1) {
     const { survivors } = await killTree({ groups, marked });
     if (survivors.length === 0) break;

@@ -75,7 +75,7 @@ export class BatchView {
   /** Every turn of the batch by id, in the order of submission, with its lane. */
   async *turns(): AsyncGenerator<{ readonly turn: string; readonly ledger: LaneLedger }> {
     for (const ledger of await this.#ledgers()) {
-      for (let after = 0; ; ) {
+      for (let after = 0; ;) {
         const page = await ledger.batchTurns(this.batch, after, PAGE);
         if (page.turns.length === 0) break;
         after = page.next;
@@ -101,8 +101,11 @@ export class BatchView {
 }
 
 function addCounts(a: BatchCounts, b: BatchCounts): BatchCounts {
-  const sum = <K extends string>(names: readonly K[], x: Readonly<Record<K, number>>, y: Readonly<Record<K, number>>): Record<K, number> =>
-    Object.fromEntries(names.map((name) => [name, x[name] + y[name]])) as Record<K, number>;
+  const sum = <K extends string>(
+    names: readonly K[],
+    x: Readonly<Record<K, number>>,
+    y: Readonly<Record<K, number>>,
+  ): Record<K, number> => Object.fromEntries(names.map((name) => [name, x[name] + y[name]])) as Record<K, number>;
   return {
     turns: a.turns + b.turns,
     states: sum(TurnState.options, a.states, b.states),

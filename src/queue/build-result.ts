@@ -21,7 +21,9 @@ export function buildResult(ending: Ending): TurnResult {
   const { turn, facts, record, summary, stopReason, score } = ending;
   const attempts = [...facts.attempts.filter((attempt) => attempt.attempt >= facts.firstAttempt), summary];
   const ok = endedWell(record.status);
-  const wasted = attempts.flatMap((attempt) => (ok && attempt === summary ? late(attempt) : [attempt.usage, ...late(attempt)]));
+  const wasted = attempts.flatMap((attempt) =>
+    ok && attempt === summary ? late(attempt) : [attempt.usage, ...late(attempt)],
+  );
   const usage = sumUsage(attempts.flatMap((attempt) => [attempt.usage, ...late(attempt)]));
   const result = ok
     ? succeeded(record.agent, record.output, usage, record.messages)

@@ -42,7 +42,9 @@ function allowsAnother(failure: Failure, then: string, record: TurnRecord, { ret
   if (then === "retry_if_retryable" && !failure.retryable) return false;
   if (then === "retry_on_timeout" && !retry.onTimeout) return false;
   if (retry.afterToolCalls === "never" && record.usage.toolCalls > 0) return false;
-  return FAILURE_POLICY[failure.code].spends === "crash" ? crashes + 1 < retry.maxCrashes : spent + 1 < retry.maxAttempts;
+  return FAILURE_POLICY[failure.code].spends === "crash"
+    ? crashes + 1 < retry.maxCrashes
+    : spent + 1 < retry.maxAttempts;
 }
 
 function again(spends: Spends, { retry, spent, crashes }: Budget, random: () => number): Decision {

@@ -49,7 +49,10 @@ export class Deliveries {
     } catch (error) {
       if (error instanceof DelayedError || error instanceof WaitingError || error instanceof TurnFailed) throw error;
       // BullMQ would fail the job for good of what is no end of the turn. Left alone, it comes again when its lock has ended.
-      this.#lane.worker.log.error({ job: job.id, error: messageOf(error) }, "a delivery broke off; the job comes again");
+      this.#lane.worker.log.error(
+        { job: job.id, error: messageOf(error) },
+        "a delivery broke off; the job comes again",
+      );
       throw new WaitingError();
     } finally {
       release();
@@ -73,12 +76,22 @@ export class Deliveries {
     const { worker, ledger } = this.#lane;
     const spec = worker.specs.get(job.name);
     if (spec === undefined) return this.#notOurs(job, token);
-    const delivery: Delivery = { turn: turnOfJob(job.id ?? ""), job: job.id ?? "", token, attemptsStarted: job.attemptsStarted };
+    const delivery: Delivery = {
+      turn: turnOfJob(job.id ?? ""),
+      job: job.id ?? "",
+      token,
+      attemptsStarted: job.attemptsStarted,
+    };
     for (;;) {
-      const begun = await untilAnswered(() => ledger.begin(delivery, worker.workerId, spec.abilities.announcesCalls), worker.log, worker.givenUp);
+      const begun = await untilAnswered(
+        () => ledger.begin(delivery, worker.workerId, spec.abilities.announcesCalls),
+        worker.log,
+        worker.givenUp,
+      );
       if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
       const finished = await this.#closeLost(delivery.turn, begun);
-      if (finished.kind === "later") return this.#later(job, token, finished.afterMs, await this.#crashedData(delivery.turn));
+      if (finished.kind === "later")
+        return this.#later(job, token, finished.afterMs, await this.#crashedData(delivery.turn));
     }
   }
 
@@ -89,7 +102,12 @@ export class Deliveries {
     return row?.job === job.id ? this.#later(job, token, OTHER_WORKER_MS) : STRAY;
   }
 
-  async #follow(job: Job, token: string, turn: string, begun: Exclude<Begun, { kind: "lost" }>): Promise<TurnResult | typeof STRAY> {
+  async #follow(
+    job: Job,
+    token: string,
+    turn: string,
+    begun: Exclude<Begun, { kind: "lost" }>,
+  ): Promise<TurnResult | typeof STRAY> {
     switch (begun.kind) {
       case "stray":
         return STRAY;
@@ -119,7 +137,12 @@ export class Deliveries {
     return this.#tellFinished(job, token, finished, data);
   }
 
-  #tellFinished(job: Job, token: string, finished: Exclude<Finished, { kind: "stale" }>, data: object | undefined): Promise<TurnResult> | TurnResult {
+  #tellFinished(
+    job: Job,
+    token: string,
+    finished: Exclude<Finished, { kind: "stale" }>,
+    data: object | undefined,
+  ): Promise<TurnResult> | TurnResult {
     switch (finished.kind) {
       case "settled":
         return tell(job, finished.result, data);
@@ -141,13 +164,24 @@ export class Deliveries {
   async #closeLost(turn: string, lost: Extract<Begun, { kind: "lost" }>): Promise<Finished> {
     const { ledger, worker } = this.#lane;
     const facts = await untilAnswered(() => ledger.facts(turn), worker.log, worker.givenUp);
-    const rebuilt = await untilAnswered(() => rebuildLost(ledger, facts, lost.attempt, lost.announces), worker.log, worker.givenUp);
-    worker.log.warn({ turn, attempt: lost.attempt, lostWorker: rebuilt.worker }, "a worker is gone: its attempt is closed as lost");
+    const rebuilt = await untilAnswered(
+      () => rebuildLost(ledger, facts, lost.attempt, lost.announces),
+      worker.log,
+      worker.givenUp,
+    );
+    worker.log.warn(
+      { turn, attempt: lost.attempt, lostWorker: rebuilt.worker },
+      "a worker is gone: its attempt is closed as lost",
+    );
     return finishAttempt(this.#lane, rebuilt);
   }
 
   async #crashedData(turn: string): Promise<object | undefined> {
-    const facts = await untilAnswered(() => this.#lane.ledger.facts(turn), this.#lane.worker.log, this.#lane.worker.givenUp);
+    const facts = await untilAnswered(
+      () => this.#lane.ledger.facts(turn),
+      this.#lane.worker.log,
+      this.#lane.worker.givenUp,
+    );
     return dataWithCrashed(this.#lane.ledger, facts.request, facts.attempts);
   }
 
@@ -157,12 +191,29 @@ export class Deliveries {
     const text = facts.unreadable ?? `this worker has no agent "${facts.request.agent}"`;
     const now = Date.now();
     const record: EndedAttempt["record"] = {
-      v: 1, attempt, iteration, agent: facts.request.agent, input: facts.request.input, output: "", messages: [], steps: [], plan: [],
-      usage: { modelCalls: 0, toolCalls: 0, known: "reported" }, status: "failed", crashed: false, failure: failure("config", text),
-      startedAt: now, endedAt: now, durationMs: 0, environment: {},
+      v: 1,
+      attempt,
+      iteration,
+      agent: facts.request.agent,
+      input: facts.request.input,
+      output: "",
+      messages: [],
+      steps: [],
+      plan: [],
+      usage: { modelCalls: 0, toolCalls: 0, known: "reported" },
+      status: "failed",
+      crashed: false,
+      failure: failure("config", text),
+      startedAt: now,
+      endedAt: now,
+      durationMs: 0,
+      environment: {},
     };
     const { status, crashed, output, usage } = record;
-    const both: EventBody[] = [{ type: "agent_start", agent: record.agent }, { type: "agent_end", status, crashed, output, usage }];
+    const both: EventBody[] = [
+      { type: "agent_start", agent: record.agent },
+      { type: "agent_end", status, crashed, output, usage },
+    ];
     const events = (last: readonly EventBody[]): Promise<AttemptEvents> => {
       const tail = placed([...both, ...last], facts.request.id, attempt, facts.seq, now);
       return Promise.resolve({ events: tail, tail });
@@ -173,7 +224,12 @@ export class Deliveries {
   /** Moves the job to delayed. Whatever BullMQ answers, the ledger stands, and a job that was not moved comes again. */
   async #later(job: Job, token: string, afterMs: number, data?: object): Promise<never> {
     const fields = data === undefined ? {} : { fieldsToUpdate: { data: JSON.stringify(data) } };
-    await this.#move(job, () => this.#moves.moveToDelayed(job.id ?? "", Date.now(), Math.max(1, afterMs), token, { skipAttempt: true, ...fields }));
+    await this.#move(job, () =>
+      this.#moves.moveToDelayed(job.id ?? "", Date.now(), Math.max(1, afterMs), token, {
+        skipAttempt: true,
+        ...fields,
+      }),
+    );
     throw new DelayedError();
   }
 
@@ -183,7 +239,9 @@ export class Deliveries {
   }
 
   async #park(job: Job, token: string, session: string): Promise<void> {
-    await this.#move(job, () => this.#moves.moveToDelayed(job.id ?? "", Date.now(), parkedMs(), token, { skipAttempt: true }));
+    await this.#move(job, () =>
+      this.#moves.moveToDelayed(job.id ?? "", Date.now(), parkedMs(), token, { skipAttempt: true }),
+    );
     // The turn before may have settled between begin and the move, when there was nothing to wake.
     await untilAnswered(() => this.#lane.ledger.wake([session]), this.#lane.worker.log, this.#lane.worker.givenUp);
   }

@@ -33,7 +33,10 @@ export class Directory {
   /** Tells producers without a configuration what this worker runs. */
   async publish(agents: readonly KnownAgent[]): Promise<void> {
     if (agents.length === 0) return;
-    const fields = agents.map(({ name, lane, kind, abilities, limits, retry }) => [name, JSON.stringify({ name, lane, kind, abilities, limits, retry })] as const);
+    const fields = agents.map(
+      ({ name, lane, kind, abilities, limits, retry }) =>
+        [name, JSON.stringify({ name, lane, kind, abilities, limits, retry })] as const,
+    );
     await this.#redis.hset(STORE_KEYS.agents, Object.fromEntries(fields));
   }
 
@@ -68,7 +71,9 @@ export class Directory {
   check(request: TurnRequest): void {
     const problem = this.problem(request.agent, request);
     if (problem === undefined) return;
-    throw new TurnqError(this.find(request.agent) === undefined ? "unknown_agent" : "unsupported", problem, { where: "agent" });
+    throw new TurnqError(this.find(request.agent) === undefined ? "unknown_agent" : "unsupported", problem, {
+      where: "agent",
+    });
   }
 }
 

@@ -60,7 +60,8 @@ export class EventPipe {
   #merge(body: EventBody & { type: "text_delta" | "thought_delta" }): boolean {
     const last = this.#waiting.at(-1);
     if (last === undefined || last.body.type !== body.type) return false;
-    if (last.body.threadId !== body.threadId || last.body.text.length + body.text.length > DELTA_MAX_CHARS) return false;
+    if (last.body.threadId !== body.threadId || last.body.text.length + body.text.length > DELTA_MAX_CHARS)
+      return false;
     last.body = { ...last.body, text: last.body.text + body.text };
     return true;
   }

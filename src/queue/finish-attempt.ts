@@ -37,7 +37,11 @@ export type Finished =
 /** Closes an attempt and, when nothing follows it, settles its turn. Repeats itself until Redis answers. */
 export async function finishAttempt(lane: LaneContext, ended: EndedAttempt): Promise<Finished> {
   const { record, facts } = ended;
-  const decision = decide(record, { retry: facts.request.retry, spent: facts.spent, crashes: facts.crashes }, Math.random);
+  const decision = decide(
+    record,
+    { retry: facts.request.retry, spent: facts.spent, crashes: facts.crashes },
+    Math.random,
+  );
   const { events, tail } = await ended.events(lastEvents(record, decision, facts.generation));
   const close: AttemptClose = {
     turn: facts.request.id,
@@ -49,7 +53,10 @@ export async function finishAttempt(lane: LaneContext, ended: EndedAttempt): Pro
     tail,
   };
   if (decision.kind === "settle") return settle(lane, ended, close);
-  const next = decision.kind === "retry" ? ({ state: "delayed", afterMs: decision.afterMs } as const) : ({ state: "waiting", afterMs: 0 } as const);
+  const next =
+    decision.kind === "retry"
+      ? ({ state: "delayed", afterMs: decision.afterMs } as const)
+      : ({ state: "waiting", afterMs: 0 } as const);
   const answer = await untilAnswered(() => lane.ledger.close(close, next), lane.worker.log, lane.worker.givenUp);
   if (answer === "stale") return stale(lane, close);
   return decision.kind === "retry" ? { kind: "later", afterMs: decision.afterMs } : { kind: "handed_back" };
@@ -59,13 +66,18 @@ export async function finishAttempt(lane: LaneContext, ended: EndedAttempt): Pro
 function lastEvents(record: TurnRecord, decision: Decision, generation: number): EventBody[] {
   const ok = endedWell(record.status);
   const last: EventBody[] = ok || record.status === "cancelled" ? [] : [{ type: "rolled_back", reason: record.status }];
-  if (decision.kind === "settle") last.push({ type: "turn_completed", outcome: outcomeOf(record.status), ok, generation });
+  if (decision.kind === "settle")
+    last.push({ type: "turn_completed", outcome: outcomeOf(record.status), ok, generation });
   return last;
 }
 
 async function settle(lane: LaneContext, ended: EndedAttempt, close: AttemptClose): Promise<Finished> {
   const { ledger, worker } = lane;
-  for (let facts = ended.facts; ; facts = await untilAnswered(() => ledger.facts(close.turn), worker.log, worker.givenUp)) {
+  for (
+    let facts = ended.facts;
+    ;
+    facts = await untilAnswered(() => ledger.facts(close.turn), worker.log, worker.givenUp)
+  ) {
     const turn = settlementOf(lane, { ...ended, facts }, close);
     const answer = await untilAnswered(() => ledger.settle(turn), worker.log, worker.givenUp);
     if (answer === "settled") return { kind: "settled", result: turn.result };
@@ -77,7 +89,14 @@ function settlementOf(lane: LaneContext, ended: EndedAttempt, close: AttemptClos
   const { facts, record } = ended;
   const ok = endedWell(record.status);
   const score = lane.worker.score(facts.request, { status: record.status, output: record.output });
-  const result = buildResult({ turn: close.turn, facts, record, summary: close.summary, stopReason: ended.stopReason, score });
+  const result = buildResult({
+    turn: close.turn,
+    facts,
+    record,
+    summary: close.summary,
+    stopReason: ended.stopReason,
+    score,
+  });
   return {
     ...close,
     rev: facts.rev,
@@ -94,7 +113,11 @@ async function stale(lane: LaneContext, close: AttemptClose): Promise<Finished> 
   const facts = await untilAnswered(() => ledger.facts(close.turn), worker.log, worker.givenUp);
   const booked = facts.attempts.find((attempt) => attempt.attempt === close.attempt);
   const beyond = booked === undefined ? undefined : exceedingUsage(close.summary.usage, booked.usage);
-  if (beyond !== undefined) await untilAnswered(() => ledger.bookLate(close.turn, close.attempt, beyond), worker.log, worker.givenUp);
-  worker.log.warn({ turn: close.turn, attempt: close.attempt, late: beyond }, "an attempt ended that was no longer current: its output is refused, its spend booked");
+  if (beyond !== undefined)
+    await untilAnswered(() => ledger.bookLate(close.turn, close.attempt, beyond), worker.log, worker.givenUp);
+  worker.log.warn(
+    { turn: close.turn, attempt: close.attempt, late: beyond },
+    "an attempt ended that was no longer current: its output is refused, its spend booked",
+  );
   return { kind: "stale" };
 }

@@ -42,7 +42,17 @@ function shownRecord(record: TurnRecord): object {
   if (JSON.stringify(record).length <= RECORD_CHARS) return record;
   const { v, attempt, iteration, agent, status, crashed, crashReason, usage, startedAt, endedAt, durationMs } = record;
   return {
-    v, attempt, iteration, agent, status, crashed, crashReason, usage, startedAt, endedAt, durationMs,
+    v,
+    attempt,
+    iteration,
+    agent,
+    status,
+    crashed,
+    crashReason,
+    usage,
+    startedAt,
+    endedAt,
+    durationMs,
     steps: record.steps.length,
     output: tailText(record.output, OUTPUT_TAIL_CHARS),
     cut: true,

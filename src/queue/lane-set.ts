@@ -35,10 +35,17 @@ export class LaneSet {
     if (lane === undefined) {
       const queue: LaneQueue = new Queue(
         name,
-        { connection: this.#redis, prefix: laneTag(name), streams: { events: { maxLen: EVENTS_MAX } }, skipMetasUpdate: false },
+        {
+          connection: this.#redis,
+          prefix: laneTag(name),
+          streams: { events: { maxLen: EVENTS_MAX } },
+          skipMetasUpdate: false,
+        },
         finishingBackend,
       );
-      queue.on("error", (error) => this.#log.debug({ lane: name, error: error.message }, "the queue of a lane reports an error"));
+      queue.on("error", (error) =>
+        this.#log.debug({ lane: name, error: error.message }, "the queue of a lane reports an error"),
+      );
       lane = { name, queue, ledger: redisLedger(this.#redis, name) };
       this.#lanes.set(name, lane);
     }

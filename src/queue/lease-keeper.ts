@@ -44,7 +44,10 @@ export class LeaseKeeper {
 
   #schedule(): void {
     if (this.#stopped) return;
-    this.#timer = setTimeout(() => void this.#renew().finally(() => this.#schedule()), this.#ledger.leases.renewEveryMs);
+    this.#timer = setTimeout(
+      () => void this.#renew().finally(() => this.#schedule()),
+      this.#ledger.leases.renewEveryMs,
+    );
     this.#timer.unref();
   }
 

@@ -11,14 +11,30 @@ import type { AttemptEvents, EndedAttempt } from "./finish-attempt.ts";
  * Rebuilds what an attempt did whose worker is gone, from the events that it stored, and writes the
  * ends that are missing. Any worker may do it, also twice: only one close of it is accepted.
  */
-export async function rebuildLost(ledger: LaneLedger, facts: TurnFacts, attempt: number, announcesCalls: boolean): Promise<EndedAttempt> {
+export async function rebuildLost(
+  ledger: LaneLedger,
+  facts: TurnFacts,
+  attempt: number,
+  announcesCalls: boolean,
+): Promise<EndedAttempt> {
   const { request } = facts;
-  const opened = (await ledger.opened(request.id, attempt)) ?? { worker: "unknown", startedAt: facts.startedAt, iteration: 1 };
+  const opened = (await ledger.opened(request.id, attempt)) ?? {
+    worker: "unknown",
+    startedAt: facts.startedAt,
+    iteration: 1,
+  };
   const stored = await storedEvents(ledger, request.id, attempt, facts.seq);
   const text = `the worker ${opened.worker} died or was cut off`;
   const end = { status: "lost", crashed: true, crashReason: text, failure: failure("worker_lost", text) } as const;
 
-  const collector = new EventCollector({ agent: request.agent, attempt, iteration: opened.iteration, input: request.input, startedAt: opened.startedAt, announcesCalls });
+  const collector = new EventCollector({
+    agent: request.agent,
+    attempt,
+    iteration: opened.iteration,
+    input: request.input,
+    startedAt: opened.startedAt,
+    announcesCalls,
+  });
   for (const event of stored) collector.add(event, event.at);
   const endedAt = Math.max(Date.now(), opened.startedAt);
   const record = collector.record({ ...end, output: collector.lastText(), endedAt });
@@ -47,12 +63,24 @@ function missingEnds(agent: string, stored: readonly TurnEvent[], record: TurnRe
   for (const event of stored) gate.emit(event);
   const replayed = stored.length === 0 ? 0 : out.length;
   if (gate.said === undefined) {
-    gate.end({ status: record.status, crashed: true, output: record.output, usage: record.usage, ...(record.failure === undefined ? {} : { failure: record.failure }) });
+    gate.end({
+      status: record.status,
+      crashed: true,
+      output: record.output,
+      usage: record.usage,
+      ...(record.failure === undefined ? {} : { failure: record.failure }),
+    });
   }
   return out.slice(replayed);
 }
 
 /** Events without a place, put behind a seq. */
-export function placed(bodies: readonly EventBody[], turn: string, attempt: number, after: number, at: number): TurnEvent[] {
+export function placed(
+  bodies: readonly EventBody[],
+  turn: string,
+  attempt: number,
+  after: number,
+  at: number,
+): TurnEvent[] {
   return bodies.map((body, i): TurnEvent => ({ turn, attempt, seq: after + i + 1, at, ...body }));
 }

@@ -3,7 +3,8 @@ import { messageOf } from "../domain/error.ts";
 import type { Log } from "../telemetry/log.ts";
 
 /** Replies and faults that pass by themselves: Redis loads, fails over, is full or out of reach. */
-const PASSING = /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|OOM|MISCONF|NOREPLICAS|BUSY|UNBLOCKED)|Connection is closed|ECONN|EPIPE|ETIMEDOUT/;
+const PASSING =
+  /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|OOM|MISCONF|NOREPLICAS|BUSY|UNBLOCKED)|Connection is closed|ECONN|EPIPE|ETIMEDOUT/;
 const WAIT_MS = 500;
 const LOG_EVERY_MS = 10_000;
 /** How often something is tried that fails for another reason: then it is our own fault. */
@@ -15,7 +16,7 @@ const OTHER_TRIES = 5;
  */
 export async function untilAnswered<T>(call: () => Promise<T>, log: Log, givenUp?: AbortSignal): Promise<T> {
   let loggedAt = 0;
-  for (let other = 0; ; ) {
+  for (let other = 0; ;) {
     try {
       return await call();
     } catch (error) {

@@ -98,7 +98,8 @@ export class Producer {
 
   async #store(lane: string, turns: readonly Prepared[]): Promise<Stored[]> {
     await this.#lanes.announce(lane);
-    for (const session of new Set(turns.flatMap(({ request }) => request.session ?? []))) await this.#bind(session, lane);
+    for (const session of new Set(turns.flatMap(({ request }) => request.session ?? [])))
+      await this.#bind(session, lane);
     return submitChunk(this.#lanes.get(lane), turns);
   }
 
@@ -117,7 +118,10 @@ export class Producer {
     const fields = stored === undefined ? [] : contentDifference(stored, request);
     return new TurnqError("id_conflict", `turn ${request.id} exists with other content: ${fields.join(", ")} differ`, {
       where: request.batch === undefined ? "id" : `batch ${request.batch.id}, sample ${request.batch.sample}`,
-      hint: request.batch === undefined ? "Use another id." : "Use another batch id, or the input that the batch was submitted with.",
+      hint:
+        request.batch === undefined
+          ? "Use another id."
+          : "Use another batch id, or the input that the batch was submitted with.",
       details: { turn: request.id, fields },
     });
   }
@@ -126,7 +130,9 @@ export class Producer {
 function prepare(request: StoredRequest): Prepared {
   const bytes = Buffer.byteLength(JSON.stringify(request));
   if (bytes > REQUEST_MAX_BYTES) {
-    throw new TurnqError("invalid_request", `the request has ${bytes} bytes, more than ${REQUEST_MAX_BYTES}`, { where: `turn ${request.id}` });
+    throw new TurnqError("invalid_request", `the request has ${bytes} bytes, more than ${REQUEST_MAX_BYTES}`, {
+      where: `turn ${request.id}`,
+    });
   }
   return { request, hash: contentHash(request), bytes };
 }

@@ -43,7 +43,12 @@ export class Progress {
     if (!this.#changed || this.#writing) return;
     this.#changed = false;
     this.#writing = true;
-    const progress = { attempt: this.#attempt, steps: this.#steps, ...(this.#tokens === undefined ? {} : { tokens: this.#tokens }), last: this.#last };
+    const progress = {
+      attempt: this.#attempt,
+      steps: this.#steps,
+      ...(this.#tokens === undefined ? {} : { tokens: this.#tokens }),
+      last: this.#last,
+    };
     try {
       await this.#job.updateProgress(progress);
     } catch (error) {

@@ -13,7 +13,8 @@ export type Retried = { readonly kind: "opened"; readonly generation: number } |
  */
 export async function retryTurn(lane: Lane, turn: string): Promise<Retried> {
   const [row, [request]] = await Promise.all([lane.ledger.row(turn), lane.ledger.requests([turn])]);
-  if (row === undefined || request === undefined) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${turn}` });
+  if (row === undefined || request === undefined)
+    throw new TurnqError("not_found", "there is no such turn", { where: `turn ${turn}` });
   const answer = await lane.ledger.openGeneration(turn, row.generation, randomUUID());
   if (answer.kind === "missing") throw new TurnqError("not_found", "there is no such turn", { where: `turn ${turn}` });
   const { generation } = answer;

@@ -28,7 +28,8 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
     turn: request.id,
     attempt,
     after: facts.seq,
-    append: (events) => untilAnswered(() => ledger.append(request.id, attempt, events), worker.log, worker.givenUp).catch(() => false),
+    append: (events) =>
+      untilAnswered(() => ledger.append(request.id, attempt, events), worker.log, worker.givenUp).catch(() => false),
     maxChars: MAX_CHARS,
   });
   const progress = new Progress(job, attempt, worker.log);

@@ -18,7 +18,9 @@ export function parkedMs(): number {
   return PARKED_MS + Math.floor(Math.random() * PARKED_JITTER_MS);
 }
 
-type Transaction = Parameters<Lane["queue"]["backend"]["addJobToTransaction"]>[0] & { exec(): Promise<[Error | null, unknown][] | null> };
+type Transaction = Parameters<Lane["queue"]["backend"]["addJobToTransaction"]>[0] & {
+  exec(): Promise<[Error | null, unknown][] | null>;
+};
 
 /**
  * Stores one chunk of turns of one lane: rows, requests, jobs and the wake-up of session heads in

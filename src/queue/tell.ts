@@ -53,9 +53,13 @@ export async function dataWithCrashed(
   attempts: readonly ClosedAttempt[],
   current?: TurnRecord,
 ): Promise<object | undefined> {
-  const crashed = attempts.filter((attempt) => attempt.crashed && attempt.attempt !== current?.attempt).slice(-MAX_CRASHED);
+  const crashed = attempts
+    .filter((attempt) => attempt.crashed && attempt.attempt !== current?.attempt)
+    .slice(-MAX_CRASHED);
   if (crashed.length === 0 && current?.crashed !== true) return undefined;
-  const records = (await Promise.all(crashed.map(({ attempt }) => storedRecord(ledger, request.id, attempt)))).flatMap((record) => record ?? []);
+  const records = (await Promise.all(crashed.map(({ attempt }) => storedRecord(ledger, request.id, attempt)))).flatMap(
+    (record) => record ?? [],
+  );
   return jobData(request, current?.crashed === true ? [...records, current] : records);
 }
 

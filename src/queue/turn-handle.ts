@@ -14,7 +14,10 @@ const EVENTS_EVERY_MS = 100;
 export class WaitTimeoutError extends TurnqError {
   override readonly name = "WaitTimeoutError";
   constructor(turn: string, waitMs: number) {
-    super("wait_timeout", `the turn is not settled after ${waitMs} ms`, { where: `turn ${turn}`, hint: "It goes on; ask again." });
+    super("wait_timeout", `the turn is not settled after ${waitMs} ms`, {
+      where: `turn ${turn}`,
+      hint: "It goes on; ask again.",
+    });
   }
 }
 
@@ -96,7 +99,7 @@ export class TurnHandle {
   async *events(options: EventsOptions = {}): AsyncGenerator<TurnEvent> {
     const stopped = (): boolean => options.signal?.aborted === true;
     let after = options.after ?? 0;
-    for (let attempt = 1; !stopped(); ) {
+    for (let attempt = 1; !stopped();) {
       const row = await this.row();
       const over = row.state === "settled" || row.attempt > attempt;
       const events = await this.#eventsOf(attempt, after, over);

@@ -24,7 +24,10 @@ export interface ProcessPort {
 }
 
 /** Scores a turn's output against the request's checks; null when nothing was measured. */
-export type Scorer = (request: StoredRequest, settled: { readonly status: TurnStatus; readonly output: string }) => Score | null;
+export type Scorer = (
+  request: StoredRequest,
+  settled: { readonly status: TurnStatus; readonly output: string },
+) => Score | null;
 
 /** What all lanes of one worker share. */
 export interface WorkerContext {

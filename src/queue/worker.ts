@@ -17,7 +17,13 @@ import { Slots } from "./slots.ts";
 import type { ProcessPort, Scorer, WorkerContext } from "./worker-context.ts";
 
 /** BullMQ's side of a worker: a lock only says that someone should look, so it is short and a stall never fails a job. */
-const BULL = { lockDuration: 8000, stalledInterval: 3000, maxStalledCount: 1_000_000_000, runRetryDelay: 1000, drainDelay: 5 } as const;
+const BULL = {
+  lockDuration: 8000,
+  stalledInterval: 3000,
+  maxStalledCount: 1_000_000_000,
+  runRetryDelay: 1000,
+  drainDelay: 5,
+} as const;
 /** How many error lines of BullMQ's loops are logged in a second: a full Redis makes thousands. */
 const ERROR_LOG_EVERY_MS = 1000;
 

@@ -58,7 +58,12 @@ agentContract(
     const place = new Place();
     const pidFile = join(place.folder, "pid");
     const code = PRELUDE + codeFor(scenario, pidFile);
-    const command = CommandConfig.parse({ type: "command", command: [process.execPath, "-e", code], output: "events", stop: "stdin" });
+    const command = CommandConfig.parse({
+      type: "command",
+      command: [process.execPath, "-e", code],
+      output: "events",
+      stop: "stdin",
+    });
     const Class = scenario === "partial that cannot be built" ? UnbuildableAgent : CommandAgent;
     return {
       agent: new Class({ ...attemptInit(), name: "prog", config: { ...place.deps, command } }),

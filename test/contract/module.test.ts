@@ -21,7 +21,13 @@ const ROUND: readonly Action[] = [
 function scriptFor(scenario: ContractScenario, pidFile: string): Script {
   switch (scenario) {
     case "clean turn":
-      return [{ call: true }, { say: "Hi. " }, { tool: "look" }, { usage: { inputTokens: 3 } }, { say: "You said {input}" }];
+      return [
+        { call: true },
+        { say: "Hi. " },
+        { tool: "look" },
+        { usage: { inputTokens: 3 } },
+        { say: "You said {input}" },
+      ];
     case "crash before a tool call":
       return [{ say: "I shall" }, { crash: "no" }];
     case "crash inside a tool call":

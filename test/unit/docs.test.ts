@@ -7,7 +7,12 @@ import { FAILURE_POLICY } from "../../src/domain/failure.ts";
 function rowsOf(page: string): string[][] {
   const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), "utf8");
   const lines = text.split("\n").filter((line) => /^\| `\w+` \|/.test(line));
-  return lines.map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim().replaceAll("`", "")));
+  return lines.map((line) =>
+    line
+      .split("|")
+      .slice(1, -1)
+      .map((cell) => cell.trim().replaceAll("`", "")),
+  );
 }
 
 test("docs/failures.md has the rows of the failure map", () => {

@@ -35,6 +35,11 @@ test("a file that cannot be loaded counts as failed", async () => {
   expect(broken).toEqual({ status: 1, last: "1 passed, 1 failed" });
 });
 
+test("a file whose hook fails counts as failed, beside other failures", async () => {
+  const hook = `beforeAll(() => { throw new Error('on purpose'); });\n${PASSES}`;
+  expect(await run({ "a.test.js": FAILS, "hook.test.js": hook })).toEqual({ status: 1, last: "0 passed, 2 failed" });
+});
+
 test("an error outside of the tests counts as failed", async () => {
   const text = `${PASSES}setTimeout(() => { throw new Error('on purpose'); }, 0);\ntest('waits', () => new Promise((done) => setTimeout(done, 50)));\n`;
   expect(await run({ "a.test.js": text })).toEqual({ status: 1, last: "2 passed, 1 failed" });

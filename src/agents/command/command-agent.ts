@@ -79,7 +79,12 @@ export class CommandAgent extends Agent<CommandSetup> {
 
   #mark(): string {
     if (this.init.mark !== "") return this.init.mark;
-    return markText({ ...this.config.processes.place, lane: this.name, turn: this.init.turn, attempt: this.init.attempt });
+    return markText({
+      ...this.config.processes.place,
+      lane: this.name,
+      turn: this.init.turn,
+      attempt: this.init.attempt,
+    });
   }
 }
 

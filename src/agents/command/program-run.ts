@@ -96,7 +96,8 @@ export class ProgramRun {
     }
     if (this.#end.problem !== undefined) throw this.#end.problem;
     // The supervisor was first, since the worker's loop was blocked.
-    if (this.#end.signal === "SIGKILL" && this.#leftMs() === 0) throw new TurnTimeoutError(this.#options.limits.timeoutMs);
+    if (this.#end.signal === "SIGKILL" && this.#leftMs() === 0)
+      throw new TurnTimeoutError(this.#options.limits.timeoutMs);
     return this.#options.output === "text" ? this.#textAnswer(this.#end) : this.#eventsAnswer(this.#end);
   }
 
@@ -165,7 +166,8 @@ export class ProgramRun {
   #eventsAnswer(end: ProcessEnd): TurnAnswer {
     this.#reader.end();
     const { final } = this.#reader;
-    if (this.#stop !== undefined && !(final?.type === "result" && final.complete === true)) this.#options.markStopped(this.#stop);
+    if (this.#stop !== undefined && !(final?.type === "result" && final.complete === true))
+      this.#options.markStopped(this.#stop);
     if (final?.type === "result") return { output: this.#outputOf(final) };
     if (final?.type === "error") return this.#errorAnswer(final);
     if (this.#stop !== undefined) return {};
@@ -179,7 +181,8 @@ export class ProgramRun {
   }
 
   #errorAnswer(final: Extract<FinalLine, { type: "error" }>): TurnAnswer {
-    const message = final.message === "" ? "the program reported an error without a message" : this.#mask(final.message);
+    const message =
+      final.message === "" ? "the program reported an error without a message" : this.#mask(final.message);
     return { failure: failure(final.code ?? "agent_error", message, { retryable: final.retryable }) };
   }
 

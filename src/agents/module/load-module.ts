@@ -24,7 +24,10 @@ async function importFile(order: Omit<LoadOrder, "type">): Promise<Record<string
   const { path } = order;
   if (!existsSync(path)) throw problem(order, `does not exist (${path})`);
   try {
-    return (await (isTypeScript(path) ? importTypeScript(path) : import(pathToFileURL(path).href))) as Record<string, unknown>;
+    return (await (isTypeScript(path) ? importTypeScript(path) : import(pathToFileURL(path).href))) as Record<
+      string,
+      unknown
+    >;
   } catch (error) {
     throw problem(order, `cannot be loaded: ${messageOf(error)}`, error);
   }
@@ -49,9 +52,11 @@ function chooseAgent(exports: Record<string, unknown>, order: Omit<LoadOrder, "t
     return exports[wanted];
   }
   const agents = new Map<unknown, string>();
-  for (const [name, value] of Object.entries(exports)) if (isAgent(value) && !agents.has(value)) agents.set(value, name);
+  for (const [name, value] of Object.entries(exports))
+    if (isAgent(value) && !agents.has(value)) agents.set(value, name);
   const [only] = agents.keys();
-  if (only === undefined) throw problem(order, "exports no agent: neither a subclass of Agent nor what defineAgent gives");
+  if (only === undefined)
+    throw problem(order, "exports no agent: neither a subclass of Agent nor what defineAgent gives");
   if (agents.size > 1) {
     throw problem(order, `exports ${agents.size} agents (${[...agents.values()].join(", ")}): say which by "export"`);
   }

@@ -113,7 +113,9 @@ export class ModuleAgent extends Agent<ModuleSetup> {
 
   #mark(): string {
     const { processes, lane } = this.config;
-    return this.init.mark === "" ? markText({ ...processes.place, lane, turn: this.init.turn, attempt: this.init.attempt }) : this.init.mark;
+    return this.init.mark === ""
+      ? markText({ ...processes.place, lane, turn: this.init.turn, attempt: this.init.attempt })
+      : this.init.mark;
   }
 }
 
@@ -145,7 +147,11 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
  * asks for more is refused when it is submitted.
  * @throws ProcessFailure with failure code `config` that names the file
  */
-export async function probeModule(name: string, module: ModuleConfig, deps: Pick<ModuleDeps, "processes" | "baseDir">): Promise<ModuleFacts> {
+export async function probeModule(
+  name: string,
+  module: ModuleConfig,
+  deps: Pick<ModuleDeps, "processes" | "baseDir">,
+): Promise<ModuleFacts> {
   const pool = new RunnerPool({ ...deps, name, lane: module.lane ?? name, module });
   try {
     return await pool.take().facts;

@@ -88,7 +88,11 @@ export class RunnerPool {
       ipc: true,
     });
     const path = resolve(baseDir, module.module);
-    const runner = new Runner(process, { type: "load", name, module: module.module, path, export: module.export, config: module.config }, env);
+    const runner = new Runner(
+      process,
+      { type: "load", name, module: module.module, path, export: module.export, config: module.config },
+      env,
+    );
     this.#all.add(runner);
     void runner.ended.then(() => {
       this.#all.delete(runner);

@@ -8,7 +8,14 @@ import { maskSecrets } from "../../process/mask.ts";
 import { ProcessFailure, endText } from "../../process/process-failure.ts";
 import type { ProcessEnd, SupervisedProcess } from "../../process/supervised-process.ts";
 import type { StopReason } from "../../domain/stop-reason.ts";
-import { RunnerReport, type LoadOrder, type ModuleFacts, type RunnerOrder, type TurnEnded, type TurnOrder } from "./runner-message.ts";
+import {
+  RunnerReport,
+  type LoadOrder,
+  type ModuleFacts,
+  type RunnerOrder,
+  type TurnEnded,
+  type TurnOrder,
+} from "./runner-message.ts";
 
 /** What a turn in a runner came to. */
 export interface RunnerAnswer {
@@ -117,7 +124,8 @@ export class Runner {
     return this.#orDeath((resolve, reject) => {
       this.#listener = (report) => {
         if (report.type === "loaded") resolve(report.facts);
-        if (report.type === "not_loaded") reject(new ProcessFailure("config", failure("config", this.#mask(report.message))));
+        if (report.type === "not_loaded")
+          reject(new ProcessFailure("config", failure("config", this.#mask(report.message))));
       };
       this.#send(order);
     });

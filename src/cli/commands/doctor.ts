@@ -29,7 +29,9 @@ export function addDoctor(program: Command, act: (options: DoctorOptions) => Pro
   program
     .command("doctor")
     .summary("check what turnq stands on")
-    .description("Checks Node, redis-server, the Redis that would be used and the configuration. Exits 1 when something is wrong.")
+    .description(
+      "Checks Node, redis-server, the Redis that would be used and the configuration. Exits 1 when something is wrong.",
+    )
     .option("--fix", "fetch a redis-server when there is none")
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.json())
@@ -49,11 +51,20 @@ Next: turnq run FILE --agent echo tries the whole path.`,
 export async function doctor(context: CommandContext, options: DoctorOptions): Promise<number> {
   const { output, lines } = context;
   if (options.fix === true) await fix(context);
-  const checks = [checkNode(process.versions.node), checkBinary(context), await checkConfig(context, options.config), ...(await checkStore(context))];
+  const checks = [
+    checkNode(process.versions.node),
+    checkBinary(context),
+    await checkConfig(context, options.config),
+    ...(await checkStore(context)),
+  ];
   for (const check of checks) await tell(context, check, options.json === true);
   const broken = checks.filter(({ ok, severity }) => !ok && severity === "error").length;
   if (options.quiet !== true) {
-    output.note(broken > 0 ? `${counted(broken, "check")} failed` : `all is well. Next: ${lines.of("run", "FILE", "--agent", "echo")}`);
+    output.note(
+      broken > 0
+        ? `${counted(broken, "check")} failed`
+        : `all is well. Next: ${lines.of("run", "FILE", "--agent", "echo")}`,
+    );
   }
   return broken > 0 ? EXIT.failed : EXIT.ok;
 }
@@ -61,7 +72,11 @@ export async function doctor(context: CommandContext, options: DoctorOptions): P
 async function tell({ output }: CommandContext, check: RedisCheck, json: boolean): Promise<void> {
   if (json) return output.object({ type: "check", ...check });
   const { colors } = output;
-  const mark = check.ok ? colors.green("ok  ") : check.severity === "warning" ? colors.yellow("warn") : colors.red("bad ");
+  const mark = check.ok
+    ? colors.green("ok  ")
+    : check.severity === "warning"
+      ? colors.yellow("warn")
+      : colors.red("bad ");
   const wanted = check.ok ? "" : `, wanted ${check.wanted}`;
   await output.line(`${mark} ${check.name}: ${check.found}${wanted}${check.hint === "" ? "" : `\n     ${check.hint}`}`);
 }
@@ -70,11 +85,22 @@ async function tell({ output }: CommandContext, check: RedisCheck, json: boolean
 export function checkNode(version: string): RedisCheck {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const ok = major > NODE_MIN[0] || (major === NODE_MIN[0] && minor >= NODE_MIN[1]);
-  return { name: "node", ok, severity: "error", found: version, wanted: `${NODE_MIN.join(".")} or newer`, hint: ok ? "" : "Install a newer Node." };
+  return {
+    name: "node",
+    ok,
+    severity: "error",
+    found: version,
+    wanted: `${NODE_MIN.join(".")} or newer`,
+    hint: ok ? "" : "Install a newer Node.",
+  };
 }
 
 function checkBinary({ settings, cwd, lines }: CommandContext): RedisCheck {
-  const base = { name: "redis-server", severity: settings.redisUrl === undefined ? "error" : "warning", wanted: "one on PATH or fetched by the set-up" } as const;
+  const base = {
+    name: "redis-server",
+    severity: settings.redisUrl === undefined ? "error" : "warning",
+    wanted: "one on PATH or fetched by the set-up",
+  } as const;
   const hint = `Type ${lines.of("doctor", "--fix")} to fetch one${settings.redisUrl === undefined ? ", or set REDIS_URL" : "; with REDIS_URL set it is not needed"}.`;
   try {
     const found = findRedisServer({ pathEnv: settings.path, explicit: settings.redisServer, dirs: [cwd] });
@@ -89,7 +115,12 @@ async function checkConfig({ cwd, env }: CommandContext, file: string | undefine
   try {
     const config = await loadConfig({ file, cwd, env });
     const names = entriesOf(config).map(({ name }) => name);
-    return { ...base, ok: true, found: `${config.file ?? "none, which is fine"} (agents ${names.join(", ")})`, hint: "" };
+    return {
+      ...base,
+      ok: true,
+      found: `${config.file ?? "none, which is fine"} (agents ${names.join(", ")})`,
+      hint: "",
+    };
   } catch (error) {
     if (!isTurnqError(error)) throw error;
     return { ...base, ok: false, found: withoutPasswords(error.message), hint: "Correct the file that is named." };
@@ -102,7 +133,14 @@ async function checkStore(context: CommandContext): Promise<RedisCheck[]> {
     const redis = connect(place.url, "producer", { name: "turnq-doctor" });
     try {
       await whenReady(redis, CONNECT_WITHIN_MS);
-      const found = { name: "redis", ok: true, severity: "error", found: place.shown, wanted: "an answer", hint: "" } as const;
+      const found = {
+        name: "redis",
+        ok: true,
+        severity: "error",
+        found: place.shown,
+        wanted: "an answer",
+        hint: "",
+      } as const;
       return [found, ...(await checkRedis(redis)).map((check) => ({ ...check, name: `redis ${check.name}` }))];
     } finally {
       redis.disconnect();
@@ -117,8 +155,12 @@ async function checkStore(context: CommandContext): Promise<RedisCheck[]> {
 /** Runs the set-up for this folder: it fetches a redis-server where there is none. */
 async function fix({ output, cwd, env }: CommandContext): Promise<void> {
   const script = join(packageRoot(), "scripts", "setup.mjs");
-  const child = spawn(process.execPath, [script, "--redis-only", "--dir", cwd], { stdio: ["ignore", "pipe", "pipe"], env: { ...env } });
-  for (const stream of [child.stdout, child.stderr]) createInterface({ input: stream }).on("line", (line) => output.note(line));
+  const child = spawn(process.execPath, [script, "--redis-only", "--dir", cwd], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...env },
+  });
+  for (const stream of [child.stdout, child.stderr])
+    createInterface({ input: stream }).on("line", (line) => output.note(line));
   // What it could not do is found by the checks that follow.
   await once(child, "close");
 }

@@ -15,7 +15,9 @@ export function addRedis(program: Command, act: (options: RedisOptions) => Promi
   program
     .command("redis")
     .summary("keep the embedded Redis of this folder up")
-    .description("Starts or adopts the Redis in .turnq/redis of this folder, prints its URL, and keeps it up until a signal.")
+    .description(
+      "Starts or adopts the Redis in .turnq/redis of this folder, prints its URL, and keeps it up until a signal.",
+    )
     .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())
     .addHelpText(
@@ -38,9 +40,14 @@ export async function redis(context: CommandContext, options: RedisOptions): Pro
     if (options.json === true) await output.object({ type: "redis", url, port, pid, adopted });
     else await output.line(url);
     if (options.quiet !== true) {
-      output.note(`${adopted ? "it was running already" : "started"}; the URL has its password in it. Its data are in .turnq/redis. Ctrl-C lets it go.`);
-      output.note("next: give the URL to any BullMQ tool; a lane NAME is the queue NAME with the prefix {turnq:NAME}; the set turnq:lanes lists the lanes");
-      if (settings.redisUrl !== undefined) output.note("REDIS_URL is set: the other commands use that Redis and not this one");
+      output.note(
+        `${adopted ? "it was running already" : "started"}; the URL has its password in it. Its data are in .turnq/redis. Ctrl-C lets it go.`,
+      );
+      output.note(
+        "next: give the URL to any BullMQ tool; a lane NAME is the queue NAME with the prefix {turnq:NAME}; the set turnq:lanes lists the lanes",
+      );
+      if (settings.redisUrl !== undefined)
+        output.note("REDIS_URL is set: the other commands use that Redis and not this one");
     }
     if (!interruption.signal.aborted) await once(interruption.signal, "abort");
     return EXIT.ok;

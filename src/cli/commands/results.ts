@@ -59,7 +59,10 @@ export async function results(context: CommandContext, id: string, options: Resu
     } else await (await fileSink(resolve(cwd, options.out), batch.results({ messages }))).close();
     if (options.quiet === true) return EXIT.ok;
     const { settled } = states;
-    if (settled < turns) output.note(`${settled} of ${counted(turns, "turn")} are settled; the others follow when they are run: ${lines.of("work")}`);
+    if (settled < turns)
+      output.note(
+        `${settled} of ${counted(turns, "turn")} are settled; the others follow when they are run: ${lines.of("work")}`,
+      );
     else if (outcomes.failed + outcomes.expired > 0) output.note(`next: ${lines.of("retry", id, "--failed")}`);
     return EXIT.ok;
   } finally {

@@ -18,7 +18,9 @@ export function addRetry(program: Command, act: (batch: string, options: RetryOp
   program
     .command("retry")
     .summary("have the failed turns of a batch run again")
-    .description("Opens a new generation of each turn of BATCH that failed or expired. The Results until now stay readable.")
+    .description(
+      "Opens a new generation of each turn of BATCH that failed or expired. The Results until now stay readable.",
+    )
     .argument("<batch>", "the batch's id")
     .option("--failed", "the turns that failed or expired")
     .addOption(OPTIONS.config())
@@ -39,7 +41,9 @@ Next: turnq work, or turnq run with the batch's file and --batch, runs them.`,
 export async function retry(context: CommandContext, id: string, options: RetryOptions): Promise<number> {
   const { output, lines } = context;
   if (options.failed !== true) {
-    throw new TurnqError("invalid_request", "say which turns are to be run again.", { hint: `Type ${lines.of("retry", id, "--failed")}.` });
+    throw new TurnqError("invalid_request", "say which turns are to be run again.", {
+      hint: `Type ${lines.of("retry", id, "--failed")}.`,
+    });
   }
   const store = await openStore(context, options);
   try {
@@ -49,7 +53,9 @@ export async function retry(context: CommandContext, id: string, options: RetryO
     if (options.json === true) await output.object({ type: "retried", batch: id, turns: retried });
     else await output.line(`batch ${id}: ${counted(retried, "turn")} to be run again`);
     if (retried > 0 && options.quiet !== true) {
-      output.note(`next, to run them:\n  ${lines.of("work")}\n  ${lines.of("run", "FILE", "--batch", id)} (the file that the batch was submitted with)`);
+      output.note(
+        `next, to run them:\n  ${lines.of("work")}\n  ${lines.of("run", "FILE", "--batch", id)} (the file that the batch was submitted with)`,
+      );
     }
     return EXIT.ok;
   } finally {

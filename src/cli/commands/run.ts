@@ -40,7 +40,9 @@ export function addRun(program: Command, act: (file: string, options: RunOptions
   program
     .command("run")
     .summary("submit a file of turns, work on them and report")
-    .description("Submits each line of FILE (JSONL; - is stdin) as a turn for each agent, works on them, and writes the results while they come.")
+    .description(
+      "Submits each line of FILE (JSONL; - is stdin) as a turn for each agent, works on them, and writes the results while they come.",
+    )
     .argument("<file>", "the turns, one JSON object a line; - for stdin")
     .addOption(OPTIONS.agent())
     .addOption(OPTIONS.epochs())
@@ -121,7 +123,8 @@ class Run {
       onStored: (count) => output.live(`storing ${count} of ${report.turns} turns`),
     });
     output.live("");
-    if (!stored.complete) return this.#cancelled(`${stored.added + stored.duplicates} of ${report.turns} turns are stored`);
+    if (!stored.complete)
+      return this.#cancelled(`${stored.added + stored.duplicates} of ${report.turns} turns are stored`);
     this.#tellOfStored(stored);
     await this.#work();
     return this.#report();
@@ -131,11 +134,14 @@ class Run {
     const { output } = this.#context;
     if (this.#options.quiet === true) return;
     if (duplicates > 0) {
-      output.note(`${added} new, ${duplicates} stored before: these keep the limits, retry rules and labels that they were first submitted with`);
+      output.note(
+        `${added} new, ${duplicates} stored before: these keep the limits, retry rules and labels that they were first submitted with`,
+      );
     }
     const own = this.#store.agents.map(({ name }) => name);
     const elsewhere = [...agents].filter((agent) => !own.includes(agent));
-    if (elsewhere.length > 0) output.note(`not in this configuration, so their turns wait for another worker: ${elsewhere.join(", ")}`);
+    if (elsewhere.length > 0)
+      output.note(`not in this configuration, so their turns wait for another worker: ${elsewhere.join(", ")}`);
   }
 
   /** Runs and collects until all is settled or it is to end early. */
@@ -154,7 +160,12 @@ class Run {
     });
     try {
       const { messages } = this.#options;
-      const lines = followBatch(this.#batch, { messages, place, signal: this.#early, onAway: (away) => this.#tellOfRedis(away) });
+      const lines = followBatch(this.#batch, {
+        messages,
+        place,
+        signal: this.#early,
+        onAway: (away) => this.#tellOfRedis(away),
+      });
       for await (const line of this.#collector.fresh(lines)) await sink.put(line);
       await this.#closeWorker(worker);
       // What settled while the worker closed.
@@ -198,7 +209,8 @@ class Run {
     if (worker === undefined) return;
     if (this.#early.aborted) output.note("stopping: turns that run are ended and handed back (once more to force)");
     const { abandoned } = await worker.close({ limitMs: CLOSE_WITHIN_MS });
-    if (abandoned > 0) output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
+    if (abandoned > 0)
+      output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
   }
 
   async #drain(place: BatchPlace, sink: ResultSink): Promise<void> {
@@ -229,7 +241,8 @@ class Run {
     const summary = this.#collector.summary({ turns: progress?.turns ?? 0, durationMs: now() - this.#startedAt });
     if (json === true) await output.object(summary);
     else await this.#print(summary);
-    if (this.#interruption.signal.aborted) return this.#cancelled(`${summary.settled} of ${summary.turns} turns are settled`);
+    if (this.#interruption.signal.aborted)
+      return this.#cancelled(`${summary.settled} of ${summary.turns} turns are settled`);
     const code = this.#verdict(summary);
     output.note(`batch ${this.#batch.id} is complete. To go on with it: ${this.#goOn()}`);
     return code;
@@ -242,7 +255,11 @@ class Run {
     const path = this.#resultsPath();
     if (path !== undefined) await output.line(`results: ${path}`);
     if (this.#options.quiet === true) return;
-    await output.line(`next:\n${this.#next(summary).map((line) => `  ${line}`).join("\n")}`);
+    await output.line(
+      `next:\n${this.#next(summary)
+        .map((line) => `  ${line}`)
+        .join("\n")}`,
+    );
   }
 
   #next({ failed, expired, settled, turns }: Summary): string[] {
@@ -269,7 +286,11 @@ class Run {
     const { output } = this.#context;
     const { threshold, failOnError } = this.#options;
     if (threshold !== undefined && (scored === 0 || passed / scored < threshold)) {
-      output.note(scored === 0 ? "no turn was scored, so the threshold is not met" : `${passed} of ${scored} passed, below the threshold of ${threshold}`);
+      output.note(
+        scored === 0
+          ? "no turn was scored, so the threshold is not met"
+          : `${passed} of ${scored} passed, below the threshold of ${threshold}`,
+      );
       return EXIT.failed;
     }
     if (failOnError !== true || failed + expired === 0) return EXIT.ok;
@@ -295,6 +316,8 @@ function sizeText({ samples, turns }: InputReport): string {
 
 /** The limits of lanes over all workers, as the configuration has them. */
 export function laneConcurrency({ config }: Pick<OpenStore, "config">): Readonly<Record<string, number>> {
-  const limits = Object.entries(config.lanes).flatMap(([name, { concurrency }]) => (concurrency === undefined ? [] : [[name, concurrency] as const]));
+  const limits = Object.entries(config.lanes).flatMap(([name, { concurrency }]) =>
+    concurrency === undefined ? [] : [[name, concurrency] as const],
+  );
   return Object.fromEntries(limits);
 }

@@ -58,7 +58,12 @@ export async function show(context: CommandContext, id: string, options: ShowOpt
 }
 
 async function storyOf(turn: TurnHandle): Promise<TurnStory> {
-  const [row, request, attempts, running] = await Promise.all([turn.row(), turn.request(), turn.attempts(), turn.running()]);
+  const [row, request, attempts, running] = await Promise.all([
+    turn.row(),
+    turn.request(),
+    turn.attempts(),
+    turn.running(),
+  ]);
   const told: TurnStory["attempts"][number][] = [];
   // One after the other: a record can be large.
   for (const attempt of attempts) told.push({ ...attempt, record: await turn.record(attempt.attempt) });

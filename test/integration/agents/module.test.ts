@@ -1,4 +1,6 @@
-import { existsSync, readFileSync } from "node:fs";
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -6,6 +8,7 @@ import { ModuleConfig } from "../../../src/agents/module/module-config.ts";
 import { moduleAgent, probeModule } from "../../../src/agents/module/module-agent.ts";
 import { RunnerPool } from "../../../src/agents/module/runner-pool.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
+import type { Json } from "../../../src/domain/json.ts";
 import { isAlive, until } from "../process/machine.ts";
 import { Place, ended, type Ended } from "./attempt.ts";
 
@@ -19,14 +22,13 @@ beforeEach(() => {
 });
 
 afterEach(async () => {
-  await Promise.all(specs.splice(0).map((spec) => spec.close?.()));
-  expect(place.alive()).toEqual([]);
+  for (const spec of specs.splice(0)) await spec.close?.();
   await place.close();
 });
 
-function agent(module: string, more: Record<string, unknown> = {}): AgentSpec {
+function agent(module: string, more: Record<string, unknown> = {}, baseDir = FIXTURES): AgentSpec {
   const config = ModuleConfig.parse({ type: "module", module, ...more });
-  const spec = moduleAgent("mine", config, { processes: place.processes, baseDir: FIXTURES });
+  const spec = moduleAgent("mine", config, { processes: place.processes, baseDir });
   specs.push(spec);
   return spec;
 }
@@ -54,9 +56,21 @@ describe("a module agent", () => {
 
   it("runs a subclass of Agent with its config, and its record is the one that it built", async () => {
     const { record, events } = await place.run(
-      scripted([{ call: "m" }, { say: "Hi {input}" }, { tool: "look", result: 1 }, { usage: { inputTokens: 5 } }, { stepEnd: true }, { answer: "done" }]),
+      scripted([
+        { call: "m" },
+        { say: "Hi {input}" },
+        { tool: "look", result: 1 },
+        { usage: { inputTokens: 5 } },
+        { stepEnd: true },
+        { answer: "done" },
+      ]),
     );
-    expect(record).toMatchObject({ status: "completed", output: "done", agent: "mine", usage: { inputTokens: 5, known: "reported", modelCalls: 1 } });
+    expect(record).toMatchObject({
+      status: "completed",
+      output: "done",
+      agent: "mine",
+      usage: { inputTokens: 5, known: "reported", modelCalls: 1 },
+    });
     expect(record.steps[0]?.toolCalls).toMatchObject([{ name: "look", status: "ok" }]);
     expect(events.filter((event) => event.type === "agent_start" || event.type === "agent_end")).toHaveLength(2);
   });
@@ -65,24 +79,32 @@ describe("a module agent", () => {
     expect((await place.run(agent("./two.mjs", { export: "one" }))).record.output).toBe("from one");
     expect((await place.run(agent("./two.mjs", { export: "default" }))).record.output).toBe("from two");
     const { record } = await place.run(agent("./two.mjs"));
-    expect(record.failure).toMatchObject({ code: "config", message: expect.stringMatching(/2 agents \(.*one.*\)/) as string });
+    expect(record.failure).toMatchObject({
+      code: "config",
+      message: expect.stringMatching(/2 agents \(.*one.*\)/) as string,
+    });
   });
 
   it.each([
-    ["./gone.ts", "does not exist"],
-    ["./broken.mjs", "cannot be loaded"],
-    ["./throws.mjs", "no database"],
-    ["./none.mjs", "exports no agent"],
-  ])("A46: %s is a wrong config that names the file, is not tried again and leaves no process", async (module, what) => {
-    const spec = agent(module);
-    for (let round = 0; round < 3; round += 1) {
-      const { record } = await place.run(spec);
-      expect(record).toMatchObject({ status: "failed", failure: { code: "config", retryable: false } });
-      expect(record.failure?.message).toContain(module);
-      expect(record.failure?.message).toContain(what);
-    }
-    expect(place.alive()).toEqual([]);
-  });
+    ["./gone.ts", undefined, "does not exist"],
+    ["./broken.mjs", "export const agent = {", "cannot be loaded"],
+    ["./broken.ts", "export const agent: = {", "cannot be loaded"],
+    ["./throws.mjs", 'throw new Error("no database")', "no database"],
+    ["./none.mjs", "export const nothing = 1", "exports no agent"],
+  ])(
+    "A46: %s is a wrong config that names the file, is not tried again and leaves no process",
+    async (module, code, what) => {
+      if (code !== undefined) writeFileSync(join(place.folder, module), code);
+      const spec = agent(module, {}, place.folder);
+      for (let round = 0; round < 3; round += 1) {
+        const { record } = await place.run(spec);
+        expect(record).toMatchObject({ status: "failed", failure: { code: "config", retryable: false } });
+        expect(record.failure?.message).toContain(module);
+        expect(record.failure?.message).toContain(what);
+      }
+      expect(place.alive()).toEqual([]);
+    },
+  );
 
   it("what it throws keeps its code; its process is replaced", async () => {
     const spec = agent("./defined.ts");
@@ -101,7 +123,10 @@ describe("a module agent", () => {
     expect(killed.record.crashReason).toContain("killed by SIGKILL (maybe out of memory)");
     const spec = agent("./defined.ts");
     const gone = await place.run(spec, { request: { input: "exit" } });
-    expect(gone.record.failure).toMatchObject({ code: "agent_crash", message: expect.stringContaining("exited with code 0 in the middle") as string });
+    expect(gone.record.failure).toMatchObject({
+      code: "agent_crash",
+      message: expect.stringContaining("exited with code 0 in the middle") as string,
+    });
     expect((await place.run(spec)).record.status).toBe("completed");
   });
 
@@ -110,9 +135,16 @@ describe("a module agent", () => {
     const attempt = place.start(spec, { request: { input: "wait" } });
     await until("it waits", () => attempt.events.some((event) => event.type === "step_end"));
     attempt.stop("shutdown");
-    expect((await ended(attempt)).record).toMatchObject({ status: "interrupted", crashed: false, output: "stopped: shutdown" });
+    expect((await ended(attempt)).record).toMatchObject({
+      status: "interrupted",
+      crashed: false,
+      output: "stopped: shutdown",
+    });
     const limited = await place.run(spec, { request: { input: "wait" }, limits: { maxSteps: 1 } });
-    expect(limited).toMatchObject({ stopReason: "max_steps", record: { status: "limit_reached", output: "stopped: max_steps" } });
+    expect(limited).toMatchObject({
+      stopReason: "max_steps",
+      record: { status: "limit_reached", output: "stopped: max_steps" },
+    });
     await place.run(spec, { request: { input: "late" } });
     const next = await place.run(spec, { request: { input: "wait" }, limits: { timeoutMs: 3000, graceMs: 2900 } });
     expect(next.record).toMatchObject({ status: "stopped_early", output: "stopped: deadline" });
@@ -137,7 +169,10 @@ describe("a module agent", () => {
     for (const hang of [false, true]) {
       const pidFile = join(place.folder, `pid-${String(hang)}`);
       const script = [{ spawn: true, escape: true, pidFile }, ...(hang ? [{ hang: true }] : [{ say: "done" }])];
-      const { record } = await place.run(spec, { request: { options: { script } }, limits: { timeoutMs: 4000 } });
+      const { record } = await place.run(spec, {
+        request: { options: { script: script as Json } },
+        limits: { timeoutMs: 4000 },
+      });
       expect(record.status).toBe(hang ? "timeout" : "completed");
       expect(existsSync(pidFile)).toBe(true);
       expect(isAlive(Number(readFileSync(pidFile, "utf8")))).toBe(false);
@@ -153,19 +188,31 @@ describe("limits that a module's agent cannot hold", () => {
     expect(place.alive()).toEqual([]);
     expect(moduleAgent("mine", config, { ...place.deps, baseDir: FIXTURES, facts }).abilities).toEqual(facts.abilities);
     const { record } = await place.run(agent("./two.mjs", { export: "default" }), { limits: { maxSteps: 3 } });
-    expect(record.failure).toMatchObject({ code: "invalid_request", message: expect.stringContaining("maxSteps") as string });
+    expect(record.failure).toMatchObject({
+      code: "invalid_request",
+      message: expect.stringContaining("maxSteps") as string,
+    });
   });
 
   it("a module that cannot be loaded cannot be probed", async () => {
     const config = ModuleConfig.parse({ type: "module", module: "./gone.mjs" });
-    await expect(probeModule("mine", config, { processes: place.processes, baseDir: FIXTURES })).rejects.toMatchObject({ failure: { code: "config" } });
+    await expect(probeModule("mine", config, { processes: place.processes, baseDir: FIXTURES })).rejects.toMatchObject({
+      failure: { code: "config" },
+    });
   });
 });
 
 describe("the runners of a module", () => {
   it("A46: are never more than turns at once, and none after a while without work", async () => {
     const config = ModuleConfig.parse({ type: "module", module: "./defined.ts" });
-    const pool = new RunnerPool({ name: "m", lane: "m", module: config, processes: place.processes, baseDir: FIXTURES, idleMs: 50 });
+    const pool = new RunnerPool({
+      name: "m",
+      lane: "m",
+      module: config,
+      processes: place.processes,
+      baseDir: FIXTURES,
+      idleMs: 50,
+    });
     const two = [pool.take(), pool.take()];
     await Promise.all(two.map((runner) => runner.facts));
     expect(pool.size).toEqual({ all: 2, idle: 0 });
@@ -176,5 +223,28 @@ describe("the runners of a module", () => {
     pool.giveBack(again);
     await until("all have ended", () => pool.size.all === 0);
     expect(place.alive()).toEqual([]);
+  });
+
+  function worker(mode: string): { child: ChildProcess; seen: { text: string }; exited: Promise<unknown[]> } {
+    const program = fileURLToPath(new URL("../../fixtures/process/runner-worker.mjs", import.meta.url));
+    const child = spawn(process.execPath, [program, place.store, mode], { stdio: ["ignore", "pipe", "inherit"] });
+    const seen = { text: "" };
+    child.stdout.on("data", (chunk: Buffer) => (seen.text += chunk.toString()));
+    return { child, seen, exited: once(child, "exit") };
+  }
+
+  it("an idle one keeps no worker from exiting, and ends with it", async () => {
+    const { seen, exited } = worker("say");
+    expect(await exited).toEqual([0, null]);
+    expect(seen.text).toContain("completed");
+    await until("nothing of it is alive", () => place.alive().length === 0);
+  });
+
+  it("one in an endless loop is dead soon after a kill -9 of its worker", async () => {
+    const { child, seen, exited } = worker("loop");
+    await until("it loops", () => seen.text.includes("looping"));
+    child.kill("SIGKILL");
+    await exited;
+    await until("nothing of it is alive", () => place.alive().length === 0);
   });
 });

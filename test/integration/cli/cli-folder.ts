@@ -40,7 +40,8 @@ export class Command {
       stdio: ["pipe", "pipe", "pipe"],
       detached: true,
     });
-    if (options.ownStdout !== true) this.child.stdout.setEncoding("utf8").on("data", (text: string) => (this.stdout += text));
+    if (options.ownStdout !== true)
+      this.child.stdout.setEncoding("utf8").on("data", (text: string) => (this.stdout += text));
     this.child.stderr.setEncoding("utf8").on("data", (text: string) => (this.stderr += text));
     this.child.stdin.on("error", () => undefined);
     if (options.input !== "open") this.child.stdin.end(options.input ?? "");
@@ -108,7 +109,10 @@ export class CliFolder {
   /** Keeps the embedded Redis up until the folder is removed, and answers its URL. */
   async keepRedis(): Promise<string> {
     const command = this.start(["redis", "--json"]);
-    await until("the URL of the embedded Redis", () => command.stdout.includes("\n") || command.child.exitCode !== null);
+    await until(
+      "the URL of the embedded Redis",
+      () => command.stdout.includes("\n") || command.child.exitCode !== null,
+    );
     const said = JSON.parse(command.stdout) as { url: string };
     return said.url;
   }
@@ -126,7 +130,7 @@ export class CliFolder {
 
 /** Waits for a condition. */
 export async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const givenUpAt = Date.now() + WAIT_MS; ; ) {
+  for (const givenUpAt = Date.now() + WAIT_MS; ;) {
     if (await holds()) return;
     if (Date.now() > givenUpAt) throw new Error(`waited in vain for ${what}`);
     await sleep(20);

@@ -56,7 +56,10 @@ test("Ctrl-C in mid-run hands the turns back, says how to go on, and going on ru
   );
   expect(await settledSamples()).toEqual(["a", "b"]);
   const [shown] = jsonLines((await folder.run(["show", "b:w1:step:1", "--json"])).stdout);
-  expect(shown).toMatchObject({ state: "waiting", attempts: [{ attempt: 1, status: "interrupted", record: { output: "half" } }] });
+  expect(shown).toMatchObject({
+    state: "waiting",
+    attempts: [{ attempt: 1, status: "interrupted", record: { output: "half" } }],
+  });
 
   await folder.write("go", "");
   const before = (await runs()).length;
@@ -116,7 +119,16 @@ test("submit, work and results are three processes", async () => {
   const work = folder.start(["work", "--concurrency", "3", "--agent", "step"]);
   await work.saidOnStderr("taking turns of step, 3 at once");
   await folder.write("none.json", "{}");
-  const submitted = await folder.run(["submit", "turns.jsonl", "--agent", "step", "--batch", "b", "--config", "none.json"]);
+  const submitted = await folder.run([
+    "submit",
+    "turns.jsonl",
+    "--agent",
+    "step",
+    "--batch",
+    "b",
+    "--config",
+    "none.json",
+  ]);
   expect(submitted).toMatchObject({ code: 0, stdout: "batch b: 5 turns, 5 new, 0 stored before\n" });
   expect(submitted.stderr).toContain("turnq results b");
   const twice = await folder.run(["submit", "turns.jsonl", "--agent", "step", "--batch", "b", "--json"]);

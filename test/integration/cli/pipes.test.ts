@@ -10,7 +10,10 @@ let folder: CliFolder;
 beforeAll(async () => {
   folder = await CliFolder.make();
   await folder.keepRedis();
-  await folder.write("large.jsonl", turnsFile(Array.from({ length: TURNS }, (_, n) => ({ input: `${n}${"x".repeat(CHARS)}` }))));
+  await folder.write(
+    "large.jsonl",
+    turnsFile(Array.from({ length: TURNS }, (_, n) => ({ input: `${n}${"x".repeat(CHARS)}` }))),
+  );
   expect((await folder.run(["run", "large.jsonl", "--agent", "echo", "--batch", "large"])).code).toBe(0);
 });
 afterAll(async () => {
@@ -30,7 +33,9 @@ test("C15: a slow reader of a pipe gets every byte", async () => {
 });
 
 test("C15: the last line of a run that nobody has read yet is not lost", async () => {
-  const command = folder.start(["run", "large.jsonl", "--agent", "echo", "--batch", "large", "--json"], { ownStdout: true });
+  const command = folder.start(["run", "large.jsonl", "--agent", "echo", "--batch", "large", "--json"], {
+    ownStdout: true,
+  });
   await command.saidOnStderr("is complete");
   let text = "";
   for await (const chunk of command.child.stdout.setEncoding("utf8")) text += String(chunk);

@@ -16,7 +16,12 @@ afterEach(async () => {
 
 test("A11: Redis cannot be reached: exit 3, with the time that was waited, and no password", async () => {
   const env = { REDIS_URL: `redis://:secret@127.0.0.1:${await freePort()}` };
-  for (const command of [["run", "one.jsonl", "--agent", "echo"], ["submit", "one.jsonl", "--agent", "echo"], ["work"], ["results", "b"]]) {
+  for (const command of [
+    ["run", "one.jsonl", "--agent", "echo"],
+    ["submit", "one.jsonl", "--agent", "echo"],
+    ["work"],
+    ["results", "b"],
+  ]) {
     const { code, stdout, stderr } = await folder.run(command, { env });
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(stderr).toMatch(/cannot be reached .*5000 ms/);
@@ -68,7 +73,9 @@ test("doctor and run without a redis-server name what fetches one", async () => 
   const run = await folder.run(["run", "one.jsonl", "--agent", "echo"], { env });
   expect(run.code).toBe(fetched ? 0 : 3);
   if (!fetched) for (const { stdout, stderr } of [doctor, run]) expect(stdout + stderr).toContain("turnq doctor --fix");
-  const wrong = await folder.run(["run", "one.jsonl", "--agent", "echo"], { env: { TURNQ_REDIS_SERVER: dirname(bin) } });
+  const wrong = await folder.run(["run", "one.jsonl", "--agent", "echo"], {
+    env: { TURNQ_REDIS_SERVER: dirname(bin) },
+  });
   expect(wrong).toMatchObject({ code: 3, stderr: expect.stringContaining("is not an executable file") });
 });
 

@@ -60,8 +60,17 @@ describe("close", () => {
     const row = await lane.ledger.row("t1");
     expect(row?.state).toBe("delayed");
     expect(row?.nextAt).toBeGreaterThan(Date.now());
-    expect(await lane.ledger.facts("t1")).toMatchObject({ spent: 1, crashes: 0, seq: 1, attempts: [{ attempt: 1, status: "crashed", worker: "w1" }] });
-    expect(await lane.ledger.batchCounts("b")).toMatchObject({ attempts: 1, crashedAttempts: 1, usage: { inputTokens: 7, outputTokens: 3, costUsd: 0.25 } });
+    expect(await lane.ledger.facts("t1")).toMatchObject({
+      spent: 1,
+      crashes: 0,
+      seq: 1,
+      attempts: [{ attempt: 1, status: "crashed", worker: "w1" }],
+    });
+    expect(await lane.ledger.batchCounts("b")).toMatchObject({
+      attempts: 1,
+      crashedAttempts: 1,
+      usage: { inputTokens: 7, outputTokens: 3, costUsd: 0.25 },
+    });
   });
 
   test("what is handed back spends nothing and waits", async () => {
@@ -95,7 +104,10 @@ describe("close", () => {
     const events = testEvents("t1", 1, 0, delta("a"), delta("b"), { type: "rolled_back", reason: "crashed" });
     await lane.ledger.append("t1", 1, events.slice(0, 2));
     const record = testRecord(run, { status: "crashed" });
-    await lane.ledger.close(closing(run.facts, record, { tail: events.slice(1), stored: { v: 1, record, events } }), DELAYED);
+    await lane.ledger.close(
+      closing(run.facts, record, { tail: events.slice(1), stored: { v: 1, record, events } }),
+      DELAYED,
+    );
     expect(await lane.ledger.events("t1", 1, 0)).toEqual(events);
     expect(await lane.redis.pttl(lane.key("events", "t1", 1))).toBeGreaterThan(500_000);
     const second = await lane.run("t1");
@@ -114,8 +126,17 @@ describe("settle", () => {
     const settle = settlement(run.facts, testRecord(run));
     expect(await lane.ledger.settle(settle)).toBe("settled");
     expect(await lane.ledger.result("t1", 1)).toEqual(settle.result);
-    expect(await lane.ledger.row("t1")).toMatchObject({ state: "settled", outcome: "ok", status: "completed", usage: TEN_TOKENS });
-    expect(await lane.ledger.batchCounts("b")).toMatchObject({ attempts: 1, outcomes: { ok: 1 }, states: { settled: 1, running: 0 } });
+    expect(await lane.ledger.row("t1")).toMatchObject({
+      state: "settled",
+      outcome: "ok",
+      status: "completed",
+      usage: TEN_TOKENS,
+    });
+    expect(await lane.ledger.batchCounts("b")).toMatchObject({
+      attempts: 1,
+      outcomes: { ok: 1 },
+      states: { settled: 1, running: 0 },
+    });
     await subscriber.ping();
     subscriber.disconnect();
     expect(heard).toEqual(["t1"]);
@@ -135,7 +156,10 @@ describe("settle", () => {
     const settled = await ledgerState();
     expect(await lane.ledger.settle(late)).toBe("stale");
     expect(await ledgerState()).toEqual(settled);
-    expect(await lane.ledger.result("t1", 1)).toMatchObject({ output: "out", attempts: [{ status: "lost" }, { status: "completed" }] });
+    expect(await lane.ledger.result("t1", 1)).toMatchObject({
+      output: "out",
+      attempts: [{ status: "lost" }, { status: "completed" }],
+    });
   });
 
   test("the first of two settles of one attempt wins", async () => {

@@ -29,7 +29,12 @@ function ledgerState(): Promise<Map<string, unknown>> {
 test("run: a new attempt number, the request and no history", async () => {
   await lane.submit({ id: "t1", input: "do it" });
   const begun = await lane.run("t1");
-  expect(begun).toMatchObject({ attempt: 1, iteration: 1, history: [], facts: { generation: 1, firstAttempt: 1, spent: 0, crashes: 0, seq: 0, attempts: [], request: { input: "do it" } } });
+  expect(begun).toMatchObject({
+    attempt: 1,
+    iteration: 1,
+    history: [],
+    facts: { generation: 1, firstAttempt: 1, spent: 0, crashes: 0, seq: 0, attempts: [], request: { input: "do it" } },
+  });
   expect(await lane.ledger.opened("t1", 1)).toMatchObject({ worker: "w1", iteration: 1 });
   expect(await lane.ledger.row("t1")).toMatchObject({ state: "running", attempt: 1, worker: "w1" });
 });
@@ -41,14 +46,22 @@ test("the same delivery again gets the same attempt; the next one a new one only
   const again = await lane.ledger.begin(delivery, "w1", false);
   expect(again).toEqual(first);
   if (first.kind !== "run") throw new Error(first.kind);
-  await lane.ledger.close(closing(first.facts, testRecord(first, { status: "crashed" })), { state: "delayed", afterMs: 10 });
+  await lane.ledger.close(closing(first.facts, testRecord(first, { status: "crashed" })), {
+    state: "delayed",
+    afterMs: 10,
+  });
   const second = await lane.run("t1");
-  expect(second).toMatchObject({ attempt: 2, facts: { spent: 1, seq: 1, attempts: [{ attempt: 1, status: "crashed" }] } });
+  expect(second).toMatchObject({
+    attempt: 2,
+    facts: { spent: 1, seq: 1, attempts: [{ attempt: 1, status: "crashed" }] },
+  });
 });
 
 describe("stray", () => {
   test("a job of which no turn is stored", async () => {
-    expect(await lane.ledger.begin({ turn: "ghost", job: "ghost", token: "x", attemptsStarted: 1 }, "w1", false)).toEqual({ kind: "stray" });
+    expect(
+      await lane.ledger.begin({ turn: "ghost", job: "ghost", token: "x", attemptsStarted: 1 }, "w1", false),
+    ).toEqual({ kind: "stray" });
     expect((await ledgerState()).size).toBe(0);
   });
 
@@ -184,7 +197,10 @@ describe("sessions", () => {
     expect(await lane.redis.lrange(lane.bull("wait"), 0, -1)).toEqual(["t2"]);
     const begun = await lane.run("t2");
     expect(begun.iteration).toBe(2);
-    expect(begun.history).toEqual([{ role: "user", content: "hello" }, { role: "assistant", content: "answer 1" }]);
+    expect(begun.history).toEqual([
+      { role: "user", content: "hello" },
+      { role: "assistant", content: "answer 1" },
+    ]);
     expect((await lane.begin("t3")).kind).toBe("park");
   });
 

@@ -42,15 +42,25 @@ test("A13: every key that any script touches carries the lane's hash tag", async
 
 /** Calls every script, on its longer paths. */
 async function everything(lane: TestLane): Promise<void> {
-  const more = (sample: string) => ({ session: "s/1:x", batch: { id: "b", sample, epoch: 1 }, expect: [{ type: "equals", value: "x" } as const] });
+  const more = (sample: string) => ({
+    session: "s/1:x",
+    batch: { id: "b", sample, epoch: 1 },
+    expect: [{ type: "equals", value: "x" } as const],
+  });
   await lane.submit({ id: "t1", ...more("1") }, { id: "t2", ...more("2") });
   const first = await lane.run("t1");
-  await lane.ledger.renew([{ turn: "t1", attempt: 1 }, { turn: "t2", attempt: 1 }]);
+  await lane.ledger.renew([
+    { turn: "t1", attempt: 1 },
+    { turn: "t2", attempt: 1 },
+  ]);
   await lane.ledger.append("t1", 1, testEvents("t1", 1, 0, { type: "text_delta", text: "x" }));
   await lane.begin("t2");
   await lane.endLease("t1", 1);
   await lane.begin("t1", "w2");
-  await lane.ledger.close(closing(first.facts, testRecord(first, { status: "lost" }), { spends: "crash" }), { state: "delayed", afterMs: 1 });
+  await lane.ledger.close(closing(first.facts, testRecord(first, { status: "lost" }), { spends: "crash" }), {
+    state: "delayed",
+    afterMs: 1,
+  });
   await lane.ledger.bookLate("t1", 1, { inputTokens: 1, costUsd: 1, modelCalls: 0, toolCalls: 0, known: "reported" });
   const second = await lane.run("t1");
   await lane.ledger.settle(settlement(second.facts, testRecord(second)));

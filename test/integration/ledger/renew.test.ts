@@ -22,12 +22,16 @@ afterEach(async () => {
 const graceUntil = (): Promise<string | null> => lane.redis.hget(lane.key("lane"), "graceUntil");
 /** As if the lane's last renewal had been so long ago. */
 const silentFor = (ms: number): Promise<number> => lane.redis.hset(lane.key("lane"), "renewedAt", Date.now() - ms);
-const leaseEnd = async (turn: string): Promise<number> => Number(await lane.redis.zscore(lane.key("leases"), `${turn}#1`));
+const leaseEnd = async (turn: string): Promise<number> =>
+  Number(await lane.redis.zscore(lane.key("leases"), `${turn}#1`));
 
 test("leases of current attempts are put off; those of others are named lost, in whatever place they stand", async () => {
   await lane.submit({ id: "a" }, { id: "b" }, { id: "c" });
   const [, second] = [await lane.run("a"), await lane.run("b"), await lane.run("c")];
-  await lane.ledger.close(closing(second.facts, testRecord(second, { status: "crashed" })), { state: "delayed", afterMs: 1 });
+  await lane.ledger.close(closing(second.facts, testRecord(second, { status: "crashed" })), {
+    state: "delayed",
+    afterMs: 1,
+  });
   await Promise.all(["a", "c"].map((turn) => lane.endLease(turn, 1)));
   const open = [
     { turn: "ghost", attempt: 1 },

@@ -28,11 +28,22 @@ async function failed(turn: string): Promise<void> {
 }
 
 test("a retry opens one generation: budgets start anew, attempt numbers go on, counts move back", async () => {
-  await lane.submit({ id: "t1", batch: { id: "b", sample: "1", epoch: 1 }, expect: [{ type: "equals", value: "out" }] });
+  await lane.submit({
+    id: "t1",
+    batch: { id: "b", sample: "1", epoch: 1 },
+    expect: [{ type: "equals", value: "out" }],
+  });
   await failed("t1");
   expect(await lane.ledger.batchCounts("b")).toMatchObject({ outcomes: { failed: 1 }, scored: 1 });
   expect(await lane.ledger.openGeneration("t1", 1, "n1")).toEqual({ kind: "opened", generation: 2 });
-  expect(await lane.ledger.batchCounts("b")).toMatchObject({ turns: 1, outcomes: { failed: 0 }, scored: 0, passed: 0, attempts: 1, states: { waiting: 1, settled: 0 } });
+  expect(await lane.ledger.batchCounts("b")).toMatchObject({
+    turns: 1,
+    outcomes: { failed: 0 },
+    scored: 0,
+    passed: 0,
+    attempts: 1,
+    states: { waiting: 1, settled: 0 },
+  });
   const row = await lane.ledger.row("t1");
   expect(row).toMatchObject({ state: "waiting", generation: 2, job: "t1~2", attempt: 1 });
   expect(row?.outcome).toBeUndefined();
@@ -60,7 +71,11 @@ test("two retries at once open one generation with one job", async () => {
   const single = await TestLane.open(server.url);
   await single.submit({ id: "t1" });
   await single.settled("t1");
-  const answers = await Promise.all([retryTurn(single.lane, "t1"), retryTurn(single.lane, "t1"), retryTurn(single.lane, "t1")]);
+  const answers = await Promise.all([
+    retryTurn(single.lane, "t1"),
+    retryTurn(single.lane, "t1"),
+    retryTurn(single.lane, "t1"),
+  ]);
   expect(answers.filter(({ kind }) => kind === "opened")).toHaveLength(1);
   expect(await single.redis.lrange(single.bull("wait"), 0, -1)).toEqual(["t1~2", "t1"]);
   expect(await checkLane(single.redis, single.name)).toEqual([]);
@@ -79,7 +94,10 @@ test("a retry whose process died before the job was added is healed by asking ag
 test("a session's retried turn stands at the end and its job is parked", async () => {
   await lane.submit({ id: "t1", session: "s" }, { id: "t2", session: "s" });
   await failed("t1");
-  expect(await retryTurn(new LaneSet(lane.redis, SILENT).get(lane.name), "t1")).toEqual({ kind: "opened", generation: 2 });
+  expect(await retryTurn(new LaneSet(lane.redis, SILENT).get(lane.name), "t1")).toEqual({
+    kind: "opened",
+    generation: 2,
+  });
   expect(await lane.state("t1")).toBe("parked");
   expect(await lane.redis.zrange(lane.bull("delayed"), "0", "-1")).toContain("t1~2");
   await lane.settled("t2");

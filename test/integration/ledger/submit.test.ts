@@ -26,7 +26,9 @@ afterEach(async () => {
 
 /** The jobs that stand in one of BullMQ's lists or sets. */
 async function standing(kind: "wait" | "delayed"): Promise<string[]> {
-  return kind === "wait" ? lane.redis.lrange(lane.bull("wait"), 0, -1) : lane.redis.zrange(lane.bull("delayed"), "0", "-1");
+  return kind === "wait"
+    ? lane.redis.lrange(lane.bull("wait"), 0, -1)
+    : lane.redis.zrange(lane.bull("delayed"), "0", "-1");
 }
 
 /** Has the replies of the next EXECs lost after Redis carried them out, as by a cut connection. */
@@ -49,10 +51,26 @@ async function loseReplies(times: number): Promise<{ readonly left: () => number
 
 test("a turn is stored, with its job, once", async () => {
   expect(await lane.submit({ id: "t1", batch: { id: "b", sample: "1", epoch: 1 } })).toEqual(["stored"]);
-  expect(await lane.ledger.row("t1")).toMatchObject({ state: "waiting", generation: 1, attempt: 0, job: "t1", batch: "b", sample: "1", epoch: 1, preview: "hello" });
+  expect(await lane.ledger.row("t1")).toMatchObject({
+    state: "waiting",
+    generation: 1,
+    attempt: 0,
+    job: "t1",
+    batch: "b",
+    sample: "1",
+    epoch: 1,
+    preview: "hello",
+  });
   expect(await lane.ledger.request("t1")).toMatchObject({ id: "t1", input: "hello" });
   expect(await standing("wait")).toEqual(["t1"]);
-  expect((await lane.lane.queue.getJob("t1"))?.data).toMatchObject({ v: 1, turn: "t1", agent: "a", batch: "b", input: "hello", crashed: [] });
+  expect((await lane.lane.queue.getJob("t1"))?.data).toMatchObject({
+    v: 1,
+    turn: "t1",
+    agent: "a",
+    batch: "b",
+    input: "hello",
+    crashed: [],
+  });
 });
 
 test("A22: the same id and content is a duplicate, other content a conflict, and neither changes anything", async () => {
@@ -65,20 +83,31 @@ test("A22: the same id and content is a duplicate, other content a conflict, and
 test("A22: a duplicate of a settled turn does not run it again, and limits, retry and labels stay as first submitted", async () => {
   await lane.submit({ id: "t1", labels: { a: "1" } });
   await lane.settled("t1");
-  expect(await lane.submit({ id: "t1", labels: { a: "2" }, limits: { timeoutMs: 5, graceMs: 5 } })).toEqual(["duplicate"]);
+  expect(await lane.submit({ id: "t1", labels: { a: "2" }, limits: { timeoutMs: 5, graceMs: 5 } })).toEqual([
+    "duplicate",
+  ]);
   expect(await lane.state("t1")).toBe("settled");
   expect(await lane.ledger.request("t1")).toMatchObject({ labels: { a: "1" }, limits: { timeoutMs: 600_000 } });
 });
 
 test("A23: the second of two equal ids in one chunk is a duplicate, the second with other content a conflict", async () => {
-  expect(await lane.submit({ id: "x" }, { id: "x" }, { id: "y" }, { id: "y", input: "other" })).toEqual(["stored", "duplicate", "stored", "conflict"]);
+  expect(await lane.submit({ id: "x" }, { id: "x" }, { id: "y" }, { id: "y", input: "other" })).toEqual([
+    "stored",
+    "duplicate",
+    "stored",
+    "conflict",
+  ]);
   expect((await standing("wait")).toSorted()).toEqual(["x", "y"]);
 });
 
 test("D13: when the reply of a submit is lost, the chunk is sent again, answers as the first time and is stored once", async () => {
   await lane.submit({ id: "old" });
   const losing = await loseReplies(2);
-  const answers = await lane.submit({ id: "old" }, { id: "new", batch: { id: "b", sample: "1", epoch: 1 } }, { id: "new", batch: { id: "b", sample: "1", epoch: 1 } });
+  const answers = await lane.submit(
+    { id: "old" },
+    { id: "new", batch: { id: "b", sample: "1", epoch: 1 } },
+    { id: "new", batch: { id: "b", sample: "1", epoch: 1 } },
+  );
   expect(answers).toEqual(["duplicate", "stored", "duplicate"]);
   expect(losing.left()).toBeLessThanOrEqual(0);
   expect((await standing("wait")).toSorted()).toEqual(["new", "old"]);
@@ -88,7 +117,11 @@ test("D13: when the reply of a submit is lost, the chunk is sent again, answers 
 test("D14: three submits of one id at once make one turn, and two are told so", async () => {
   const single = await TestLane.open(server.url);
   try {
-    const answers = await Promise.all([single.submit({ id: "x" }), single.submit({ id: "x" }), single.submit({ id: "x" })]);
+    const answers = await Promise.all([
+      single.submit({ id: "x" }),
+      single.submit({ id: "x" }),
+      single.submit({ id: "x" }),
+    ]);
     expect(answers.flat().toSorted()).toEqual(["duplicate", "duplicate", "stored"]);
     expect(await checkLane(single.redis, single.name)).toEqual([]);
   } finally {
@@ -99,7 +132,12 @@ test("D14: three submits of one id at once make one turn, and two are told so", 
 test("after SCRIPT FLUSH a submit stores everything once, whichever script was missing inside EXEC", async () => {
   await lane.submit({ id: "t0" });
   await lane.redis.script("FLUSH");
-  const requests = [{ id: "t0" }, { id: "t1", session: "s" }, { id: "t2", session: "s" }, { id: "t3", batch: { id: "b", sample: "1", epoch: 1 } }];
+  const requests = [
+    { id: "t0" },
+    { id: "t1", session: "s" },
+    { id: "t2", session: "s" },
+    { id: "t3", batch: { id: "b", sample: "1", epoch: 1 } },
+  ];
   expect(await lane.submit(...requests)).toEqual(["duplicate", "stored", "stored", "stored"]);
   // Only the script of the rows is known: the EXEC stored the rows but no job.
   await lane.redis.script("FLUSH");
@@ -111,7 +149,11 @@ test("after SCRIPT FLUSH a submit stores everything once, whichever script was m
   expect(await lane.submit({ id: "t5" })).toEqual(["stored"]);
   expect((await standing("wait")).toSorted()).toEqual(["stray", "t0", "t1", "t3", "t4", "t5"]);
   expect(await standing("delayed")).toEqual(["t2"]);
-  expect((await lane.submit({ id: "t1", session: "s" }, { id: "t4" }, { id: "t5" }))).toEqual(["duplicate", "duplicate", "duplicate"]);
+  expect(await lane.submit({ id: "t1", session: "s" }, { id: "t4" }, { id: "t5" })).toEqual([
+    "duplicate",
+    "duplicate",
+    "duplicate",
+  ]);
 });
 
 test("an EXEC that Redis refuses stores nothing and throws", async () => {
@@ -157,7 +199,12 @@ test("A20: ids of digits, with a colon or a slash are stored as they are and hav
 
 test("the script alone gives the same answers and rows when it is sent again with its nonce", async () => {
   const submit = Reflect.get(lane.redis, "turnq_submit") as (...args: unknown[]) => Promise<unknown>;
-  const turns = [{ id: "t1" }, { id: "t2", session: "s" }, { id: "t1" }].map((more) => storedRequest({ lane: lane.name, ...more }));
-  const args = submitArguments("nonce-1", turns.map((request) => ({ request, hash: contentHash(request) })));
+  const turns = [{ id: "t1" }, { id: "t2", session: "s" }, { id: "t1" }].map((more) =>
+    storedRequest({ lane: lane.name, ...more }),
+  );
+  const args = submitArguments(
+    "nonce-1",
+    turns.map((request) => ({ request, hash: contentHash(request) })),
+  );
   expect(await submit.call(lane.redis, laneTag(lane.name), ...args)).toEqual(["stored", "stored", "duplicate"]);
 });

@@ -51,7 +51,10 @@ const SUBJECTS: Readonly<Record<TurnState, () => Promise<Subject>>> = {
   delayed: async () => {
     const id = await submitted();
     const run = await lane.run(id);
-    await lane.ledger.close(closing(run.facts, testRecord(run, { status: "crashed" })), { state: "delayed", afterMs: 60_000 });
+    await lane.ledger.close(closing(run.facts, testRecord(run, { status: "crashed" })), {
+      state: "delayed",
+      afterMs: 60_000,
+    });
     return { id, run };
   },
   settled: async () => {
@@ -63,7 +66,9 @@ const SUBJECTS: Readonly<Record<TurnState, () => Promise<Subject>>> = {
 async function submitted(session?: string): Promise<string> {
   turns += 1;
   const id = `t${turns}`;
-  expect(await lane.submit({ id, batch: { id: "b", sample: id, epoch: 1 }, ...(session === undefined ? {} : { session }) })).toEqual(["stored"]);
+  expect(
+    await lane.submit({ id, batch: { id: "b", sample: id, epoch: 1 }, ...(session === undefined ? {} : { session }) }),
+  ).toEqual(["stored"]);
   return id;
 }
 
@@ -73,9 +78,17 @@ async function factsOf(subject: Subject): Promise<Pick<Run, "attempt" | "iterati
 }
 
 /** Each script, called for a turn in whatever state it is, and the moves that it may make. */
-const CALLS: readonly { readonly name: string; readonly moves: readonly Move[]; readonly call: (subject: Subject) => Promise<unknown> }[] = [
+const CALLS: readonly {
+  readonly name: string;
+  readonly moves: readonly Move[];
+  readonly call: (subject: Subject) => Promise<unknown>;
+}[] = [
   { name: "submit", moves: [], call: ({ id }) => lane.submit({ id, batch: { id: "b", sample: id, epoch: 1 } }) },
-  { name: "wake", moves: ["wake"], call: async ({ id }) => lane.ledger.wake([(await lane.field(id, "session")) ?? ""]) },
+  {
+    name: "wake",
+    moves: ["wake"],
+    call: async ({ id }) => lane.ledger.wake([(await lane.field(id, "session")) ?? ""]),
+  },
   { name: "begin", moves: ["begin"], call: ({ id }) => lane.begin(id, "w2") },
   {
     name: "begin of a job that was told",
@@ -86,13 +99,20 @@ const CALLS: readonly { readonly name: string; readonly moves: readonly Move[]; 
     },
   },
   { name: "renew", moves: [], call: ({ id }) => lane.ledger.renew([{ turn: id, attempt: 1 }]) },
-  { name: "append", moves: [], call: ({ id }) => lane.ledger.append(id, 1, testEvents(id, 1, 0, { type: "text_delta", text: "x" })) },
+  {
+    name: "append",
+    moves: [],
+    call: ({ id }) => lane.ledger.append(id, 1, testEvents(id, 1, 0, { type: "text_delta", text: "x" })),
+  },
   {
     name: "close, back-off",
     moves: ["back_off"],
     call: async (subject) => {
       const begun = await factsOf(subject);
-      return lane.ledger.close(closing(begun.facts, testRecord(begun, { status: "crashed" })), { state: "delayed", afterMs: 60_000 });
+      return lane.ledger.close(closing(begun.facts, testRecord(begun, { status: "crashed" })), {
+        state: "delayed",
+        afterMs: 60_000,
+      });
     },
   },
   {
@@ -100,7 +120,10 @@ const CALLS: readonly { readonly name: string; readonly moves: readonly Move[]; 
     moves: ["hand_back"],
     call: async (subject) => {
       const begun = await factsOf(subject);
-      return lane.ledger.close(closing(begun.facts, testRecord(begun, { status: "interrupted" }), { spends: "nothing" }), { state: "waiting", afterMs: 0 });
+      return lane.ledger.close(
+        closing(begun.facts, testRecord(begun, { status: "interrupted" }), { spends: "nothing" }),
+        { state: "waiting", afterMs: 0 },
+      );
     },
   },
   {
@@ -111,8 +134,16 @@ const CALLS: readonly { readonly name: string; readonly moves: readonly Move[]; 
       return lane.ledger.settle(settlement(begun.facts, testRecord(begun)));
     },
   },
-  { name: "late", moves: [], call: ({ id }) => lane.ledger.bookLate(id, 1, { inputTokens: 1, modelCalls: 0, toolCalls: 0, known: "reported" }) },
-  { name: "retry", moves: ["retry"], call: async ({ id }) => lane.ledger.openGeneration(id, Number(await lane.field(id, "generation")), `n${turns}`) },
+  {
+    name: "late",
+    moves: [],
+    call: ({ id }) => lane.ledger.bookLate(id, 1, { inputTokens: 1, modelCalls: 0, toolCalls: 0, known: "reported" }),
+  },
+  {
+    name: "retry",
+    moves: ["retry"],
+    call: async ({ id }) => lane.ledger.openGeneration(id, Number(await lane.field(id, "generation")), `n${turns}`),
+  },
 ];
 
 const seen = new Set<string>();
@@ -126,7 +157,10 @@ for (const from of TurnState.options) {
       const to = TurnState.parse(await lane.state(subject.id));
       if (to !== from) {
         // A manual retry opens the generation and begins it in one call.
-        const steps = moves.includes("retry") && moves.includes("begin") ? retryThenBegin(from, to) : moves.filter((move) => mayMove(from, move, to));
+        const steps =
+          moves.includes("retry") && moves.includes("begin")
+            ? retryThenBegin(from, to)
+            : moves.filter((move) => mayMove(from, move, to));
         expect(steps, `${from} → ${to}`).not.toEqual([]);
         for (const move of steps) seen.add(`${from} ${move} ${to}`);
       }
@@ -159,7 +193,16 @@ test("a retried turn of a busy session is parked", async () => {
 });
 
 test("every transition of the table was seen, but those that the scripts of this version never make", () => {
-  const all = TurnState.options.flatMap((from) => Object.entries(TRANSITIONS[from]).flatMap(([move, states]) => states.map((to) => `${from} ${move} ${to}`)));
-  const notYet = ["delayed settle settled", "waiting settle settled", "parked settle settled", "parked begin running", "running stop stopping", "settled retry delayed"];
+  const all = TurnState.options.flatMap((from) =>
+    Object.entries(TRANSITIONS[from]).flatMap(([move, states]) => states.map((to) => `${from} ${move} ${to}`)),
+  );
+  const notYet = [
+    "delayed settle settled",
+    "waiting settle settled",
+    "parked settle settled",
+    "parked begin running",
+    "running stop stopping",
+    "settled retry delayed",
+  ];
   expect(all.filter((step) => !seen.has(step)).toSorted()).toEqual(notYet.toSorted());
 });

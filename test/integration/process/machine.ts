@@ -1,6 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { matchesMark, type MarkPattern } from "../../../src/process/mark.ts";
-import { machineTable, procStat } from "../../../src/process/process-table.ts";
+import { machineTable } from "../../../src/process/process-table.ts";
+
+export { isProcessAlive as isAlive } from "../../agents.ts";
 
 /** The living processes of this machine that bear such a mark. */
 export function alive(pattern: MarkPattern): number[] {
@@ -12,12 +14,6 @@ export function alive(pattern: MarkPattern): number[] {
       const mark = machineTable.markOf(pid);
       return mark !== undefined && matchesMark(pattern, mark);
     });
-}
-
-/** True while there is such a process and it is no zombie. */
-export function isAlive(pid: number): boolean {
-  const stat = procStat(pid);
-  return stat !== undefined && !stat.dead;
 }
 
 /** Waits for a condition; how long is only a bound for when it never comes. */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
 import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
+import { closing, testRecord } from "../../lane.ts";
 import { Gate, QUICK, Scene, until } from "./scene.ts";
 
 let server: ThrowAwayRedis;
@@ -55,7 +56,10 @@ test("a retry from another BullMQ tool opens a generation, for completed and for
   await scene.worker([agent]);
   const turn = await scene.turnq.submit({ agent: "board", input: "x", id: "t1", retry: { maxAttempts: 1 } });
   expect(await turn.result({ waitMs: 20_000 })).toMatchObject({ generation: 1, output: "run 1" });
-  for (const [state, generation] of [["completed", 2], ["failed", 3]] as const) {
+  for (const [state, generation] of [
+    ["completed", 2],
+    ["failed", 3],
+  ] as const) {
     expect(await scene.told("board", "t1")).toBe(state);
     const job = await scene.queue("board").getJob("t1");
     await job?.retry(state);
@@ -83,7 +87,7 @@ test("A55: a settled turn that is delivered again, since BullMQ was not told, is
   await scene.redis.del(scene.bull("again", "t1:lock"));
   gate.open();
   const result = await turn.result({ waitMs: 20_000 });
-  await until(async () => (await scene.redis.hget(scene.bull("again", "t1"), "told")) === null);
+  expect(await scene.redis.hget(scene.bull("again", "t1"), "told")).toBeNull();
   await scene.stall("again", "t1");
   expect(await scene.told("again", "t1")).toBe("completed");
   const job = await scene.queue("again").getJob("t1");
@@ -103,23 +107,47 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
     emit.usage({ inputTokens: 1000, outputTokens: 1 });
     return "of the first";
   });
-  const turn = await scene.turnq.submit({ agent: "fenced", lane: "fenced", input: "x", id: "t1", batch: { id: "fb", sample: "1", epoch: 1 }, limits: { graceMs: 60_000 }, retry: { backoff: { delayMs: 1 } } });
-  // The first worker renews nothing; its agent goes on.
-  const first = await scene.worker([slow], { id: "first", leases: { ...QUICK, renewEveryMs: 3_600_000 } });
+  await scene.publish(slow);
+  const turn = await scene.turnq.submit({
+    agent: "fenced",
+    input: "x",
+    id: "t1",
+    batch: { id: "fb", sample: "1", epoch: 1 },
+    limits: { graceMs: 60_000 },
+    retry: { backoff: { delayMs: 1 } },
+  });
+  // The first worker renews nothing, its agent goes on, and its one slot is taken.
+  const first = await scene.worker([slow], {
+    id: "first",
+    concurrency: 1,
+    leases: { ...QUICK, renewEveryMs: 3_600_000 },
+  });
   await started.opened;
-  await until(async () => (await scene.ledger("fenced").events("t1", 1, 0))?.some(({ type }) => type === "usage"), "the flush of the usage");
+  await until(
+    async () => (await scene.ledger("fenced").events("t1", 1, 0))?.some(({ type }) => type === "usage"),
+    "the flush of the usage",
+  );
   const second = await scene.worker([slow], { id: "second", leases: QUICK });
-  await first.worker.constructor;
-  // What BullMQ does to a job whose worker is cut off. Only the second worker fetches: the first one's slots stay as they are.
   await scene.stall("fenced", "t1");
   const result = await turn.result({ waitMs: 20_000 });
-  expect(result).toMatchObject({ ok: true, output: "of the second", usage: { inputTokens: 300, outputTokens: 2, modelCalls: 2 } });
-  expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([["lost", "first"], ["completed", "second"]]);
+  expect(result).toMatchObject({
+    ok: true,
+    output: "of the second",
+    usage: { inputTokens: 300, outputTokens: 2, modelCalls: 2 },
+  });
+  expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([
+    ["lost", "first"],
+    ["completed", "second"],
+  ]);
   gate.open();
   const late = await until(async () => (await scene.ledger("fenced").facts("t1")).attempts[0]?.late);
   expect(late).toMatchObject({ inputTokens: 1000, outputTokens: 1, modelCalls: 1 });
   expect(await turn.result()).toEqual(result);
-  expect(await scene.ledger("fenced").batchCounts("fb")).toMatchObject({ usage: { inputTokens: 1300, outputTokens: 3 }, attempts: 2, crashedAttempts: 1 });
+  expect(await scene.ledger("fenced").batchCounts("fb")).toMatchObject({
+    usage: { inputTokens: 1300, outputTokens: 3 },
+    attempts: 2,
+    crashedAttempts: 1,
+  });
   expect((await scene.ledger("fenced").attempt("t1", 1))?.record).toMatchObject({ status: "lost", crashed: true });
   expect(await scene.told("fenced", "t1")).toBe("completed");
   await first.close();
@@ -128,15 +156,25 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
 });
 
 test("the attempt of a worker that learns of its loss is told to stop, and nothing of it counts", async () => {
-  const agent = scriptedAgent("loser", { script: { "1": [{ call: true }, { usage: { inputTokens: 5 } }, { poll: true, every: 5 }], "*": [{ say: "second" }] } });
-  const turn = await scene.turnq.submit({ agent: "loser", lane: "loser", input: "x", id: "t1", retry: { backoff: { delayMs: 1 } } });
+  const agent = scriptedAgent("loser", {
+    script: {
+      "1": [{ call: true }, { usage: { inputTokens: 5 } }, { poll: true, every: 5 }],
+      "*": [{ say: "second" }],
+    },
+  });
+  await scene.publish(agent);
+  const turn = await scene.turnq.submit({ agent: "loser", input: "x", id: "t1", retry: { backoff: { delayMs: 1 } } });
   const first = await scene.worker([agent], { id: "first", leases: QUICK });
   await until(async () => (await scene.ledger("loser").row("t1"))?.state === "running");
   // As if another worker had found the lease ended.
   const facts = await scene.ledger("loser").facts("t1");
-  const { closing, testRecord } = await import("../../lane.ts");
-  const record = testRecord({ attempt: 1, iteration: 1, facts }, { status: "lost", usage: { modelCalls: 0, toolCalls: 0, known: "unknown" } });
-  expect(await scene.ledger("loser").close(closing(facts, record, { spends: "crash" }), { state: "delayed", afterMs: 1 })).toBe("closed");
+  const record = testRecord(
+    { attempt: 1, iteration: 1, facts },
+    { status: "lost", usage: { modelCalls: 0, toolCalls: 0, known: "unknown" } },
+  );
+  expect(
+    await scene.ledger("loser").close(closing(facts, record, { spends: "crash" }), { state: "delayed", afterMs: 1 }),
+  ).toBe("closed");
   await until(async () => (await scene.ledger("loser").facts("t1")).attempts[0]?.late);
   await until(() => first.worker.running === 0);
   await scene.stall("loser", "t1");

@@ -109,6 +109,11 @@ export class Scene {
     return redisLedger(this.redis, lane);
   }
 
+  /** Has producers know agents whose worker is not there yet. */
+  async publish(...agents: readonly (DefinedAgent | AgentSpec)[]): Promise<void> {
+    await new Directory(this.redis, []).publish(agents.map(specOfEither));
+  }
+
   /** Starts a worker of these agents in this process. */
   async worker(agents: readonly (DefinedAgent | AgentSpec)[], settings: WorkerSettings = {}): Promise<TestWorker> {
     const redis = connect(this.url, "worker");
@@ -119,7 +124,7 @@ export class Scene {
     const worker = new TurnWorker({
       redis,
       workerId: settings.id ?? `worker-${this.#workers}`,
-      specs: agents.map((agent) => (isDefinedAgent(agent) ? specOf(agent) : agent)),
+      specs: agents.map(specOfEither),
       concurrency: settings.concurrency ?? 4,
       processes: { mark: () => "", sweepEarlier: () => Promise.resolve() },
       start: startOptions(),
@@ -156,13 +161,22 @@ export class Scene {
   /** What BullMQ does to a job whose lock was lost: the job is delivered once more. */
   async stall(lane: string, job: string): Promise<void> {
     const key = (rest: string): string => this.bull(lane, rest);
-    await this.redis.multi().del(key(`${job}:lock`)).lrem(key("active"), 0, job).lpush(key("wait"), job).zadd(key("marker"), 0, "0").exec();
+    await this.redis
+      .multi()
+      .del(key(`${job}:lock`))
+      .lrem(key("active"), 0, job)
+      .lpush(key("wait"), job)
+      .zadd(key("marker"), 0, "0")
+      .exec();
   }
 
   /** Waits until a job is where BullMQ keeps finished ones. */
   async told(lane: string, job: string): Promise<"completed" | "failed"> {
     return until(async () => {
-      const [completed, failed] = await Promise.all([this.redis.zscore(this.bull(lane, "completed"), job), this.redis.zscore(this.bull(lane, "failed"), job)]);
+      const [completed, failed] = await Promise.all([
+        this.redis.zscore(this.bull(lane, "completed"), job),
+        this.redis.zscore(this.bull(lane, "failed"), job),
+      ]);
       return completed !== null ? "completed" : failed !== null ? "failed" : undefined;
     }, `the end of job ${job}`);
   }
@@ -171,6 +185,10 @@ export class Scene {
   async check(lane: string): Promise<void> {
     expect(await checkLane(this.redis, lane)).toEqual([]);
   }
+}
+
+function specOfEither(agent: DefinedAgent | AgentSpec): AgentSpec {
+  return isDefinedAgent(agent) ? specOf(agent) : agent;
 }
 
 export async function eventsOf(turn: TurnHandle, after?: number): Promise<TurnEvent[]> {
@@ -198,14 +216,20 @@ export interface WorkerProcess {
 }
 
 /** A worker with the scripted agent in a process of its own; resolves when it takes turns. */
-export async function workerProcess(url: string, agent: string, more: { readonly closeLimitMs?: number } = {}): Promise<WorkerProcess> {
+export async function workerProcess(
+  url: string,
+  agent: string,
+  more: { readonly closeLimitMs?: number } = {},
+): Promise<WorkerProcess> {
   const entry = fileURLToPath(new URL("../../fixtures/queue/worker.ts", import.meta.url));
   const jiti = dirname(createRequire(import.meta.url).resolve("jiti/package.json"));
   const child = fork(entry, [url, agent, String(more.closeLimitMs ?? "")], {
     execArgv: ["--import", pathToFileURL(join(jiti, "lib", "jiti-register.mjs")).href],
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
-  const ended = new Promise<number | NodeJS.Signals>((resolve) => child.once("exit", (code, signal) => resolve(signal ?? code ?? 0)));
+  const ended = new Promise<number | NodeJS.Signals>((resolve) =>
+    child.once("exit", (code, signal) => resolve(signal ?? code ?? 0)),
+  );
   const ready = once(child, "message");
   const first = await Promise.race([ready.then(() => "ready"), ended]);
   if (first !== "ready") throw new Error(`the worker process ended: ${first}`);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import type { TurnRecord } from "../../../src/domain/turn-record.ts";
 import { Agent, type AgentInit, type TurnAnswer } from "../../../src/agent/agent.ts";
 import type { AgentSpec, AttemptInit } from "../../../src/agent/agent-spec.ts";
 import { agentClassSpec } from "../../../src/agent/class-spec.ts";
@@ -54,6 +55,18 @@ describe("runAttempt: agents that keep no contract", () => {
     const { record } = await scene(wild({ communicate: async () => foreign })).after(BOUND_MS);
     expect(record).toMatchObject({ attempt: 2, agent: "wild", output: "x" });
     expect(JSON.stringify(record.messages)).not.toContain("dangling");
+  });
+
+  it("a deadline that passed while it blocked the loop holds", async () => {
+    const clock = new FakeClock();
+    const whole = (await scene(fn(() => "x")).after(0)).record;
+    const communicate = async (): Promise<TurnRecord> => {
+      clock.block(60_000);
+      return whole;
+    };
+    const { running } = scene(wild({ communicate }), {}, { clock });
+    await clock.advance(BOUND_MS);
+    expect((await running.done).record).toMatchObject({ status: "timeout", crashed: true, output: "x" });
   });
 
   it("events that are left open are closed, and strange ones dropped", async () => {

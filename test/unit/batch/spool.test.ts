@@ -64,7 +64,7 @@ describe("openInput", () => {
 
   test("what can be read only once is kept first", async () => {
     const fifo = join(folder, "fifo");
-    execFileSync("mkfifo", [fifo]);
+    execFileSync("sh", ["-c", `mkfifo "$0"`, fifo]);
     const [input] = await Promise.all([
       openInput(fifo, { stdin: nothing(), spoolDir: folder }),
       writeFile(fifo, "once"),

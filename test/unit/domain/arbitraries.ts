@@ -1,5 +1,4 @@
 import fc from "fast-check";
-import { FailureCode } from "../../../src/domain/failure.ts";
 import type { Message } from "../../../src/domain/message.ts";
 import { AttemptStatus } from "../../../src/domain/turn-record.ts";
 import type { Usage } from "../../../src/domain/usage.ts";
@@ -27,7 +26,6 @@ export const usage: fc.Arbitrary<Usage> = fc
   .map((fields): Usage => ({ ...fields }));
 
 export const attemptStatus = fc.constantFrom(...AttemptStatus.options);
-export const failureCode = fc.constantFrom(...FailureCode.options);
 
 /** Text with every kind of code unit, lone surrogates too. */
 export const anyText = fc

@@ -14,16 +14,20 @@ describe("lines of a stream", () => {
   it("are the same however the stream is cut into chunks", () => {
     const line = fc.string({ unit: "binary" }).filter((text) => !/[\r\n\ufeff]/.test(text) && text.isWellFormed());
     fc.assert(
-      fc.property(fc.array(line, { minLength: 1 }), fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1 }), (lines, sizes) => {
-        const bytes = Buffer.from(`${lines.join("\n")}\n`);
-        const chunks: Buffer[] = [];
-        for (let at = 0, n = 0; at < bytes.length; n += 1) {
-          const size = sizes[n % sizes.length] ?? 1;
-          chunks.push(bytes.subarray(at, at + size));
-          at += size;
-        }
-        expect(split(chunks).lines).toEqual(lines);
-      }),
+      fc.property(
+        fc.array(line, { minLength: 1 }),
+        fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1 }),
+        (lines, sizes) => {
+          const bytes = Buffer.from(`${lines.join("\n")}\n`);
+          const chunks: Buffer[] = [];
+          for (let at = 0, n = 0; at < bytes.length; n += 1) {
+            const size = sizes[n % sizes.length] ?? 1;
+            chunks.push(bytes.subarray(at, at + size));
+            at += size;
+          }
+          expect(split(chunks).lines).toEqual(lines);
+        },
+      ),
     );
   });
 
@@ -39,7 +43,10 @@ describe("lines of a stream", () => {
   });
 
   it("C17: one over the limit is skipped and counted, also in pieces and at the end; its neighbours are kept", () => {
-    expect(split(["ok\n", "x".repeat(5), "x".repeat(6), "\nok\n1234567890\n"], 10)).toEqual({ lines: ["ok", "ok", "1234567890"], skipped: 1 });
+    expect(split(["ok\n", "x".repeat(5), "x".repeat(6), "\nok\n1234567890\n"], 10)).toEqual({
+      lines: ["ok", "ok", "1234567890"],
+      skipped: 1,
+    });
     expect(split(["ok\n", "x".repeat(11)], 10)).toEqual({ lines: ["ok"], skipped: 1 });
   });
 

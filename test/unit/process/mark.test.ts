@@ -16,7 +16,8 @@ describe("a mark", () => {
   });
 
   it("never throws on another text", () => {
-    for (const other of ["", "a/b", "a/b/c/d/e", "a/b/c/-1/e", "%/b/c/1/e", "a/b/c/1/e/f"]) expect(parseMark(other)).toBeUndefined();
+    for (const other of ["", "a/b", "a/b/c/d/e", "a/b/c/-1/e", "%/b/c/1/e", "a/b/c/1/e/f"])
+      expect(parseMark(other)).toBeUndefined();
     fc.assert(fc.property(fc.string(), (other) => parseMark(other) === undefined || other.split("/").length === 5));
   });
 
@@ -24,7 +25,13 @@ describe("a mark", () => {
     const mark = markText({ store: "s", lane: "a/b", turn: "t:1", attempt: 2, worker: "w" });
     expect(matchesMark({ store: "s" }, mark)).toBe(true);
     expect(matchesMark({ store: "s", lane: "a/b", turn: "t:1", attempt: 2, worker: "w" }, mark)).toBe(true);
-    for (const other of [{ store: "x" }, { store: "s", lane: "a" }, { store: "s", turn: "t" }, { store: "s", attempt: 1 }, { store: "s", worker: "v" }]) {
+    for (const other of [
+      { store: "x" },
+      { store: "s", lane: "a" },
+      { store: "s", turn: "t" },
+      { store: "s", attempt: 1 },
+      { store: "s", worker: "v" },
+    ]) {
       expect(matchesMark(other, mark)).toBe(false);
     }
     expect(matchesMark({ store: "s" }, "garbage")).toBe(false);

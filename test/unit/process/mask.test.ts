@@ -27,7 +27,17 @@ describe("B22: secrets in a text", () => {
 
 describe("the environment of a program", () => {
   it("is an allow-list: the usual names, LC_*, and those that the config names", () => {
-    const env = { PATH: "p", HOME: "h", LANG: "l", LC_ALL: "c", TMPDIR: "t", TZ: "z", SECRET: "s", MINE: "m", GONE: undefined };
+    const env = {
+      PATH: "p",
+      HOME: "h",
+      LANG: "l",
+      LC_ALL: "c",
+      TMPDIR: "t",
+      TZ: "z",
+      SECRET: "s",
+      MINE: "m",
+      GONE: undefined,
+    };
     expect(allowedEnv(env)).toEqual({ PATH: "p", HOME: "h", LANG: "l", LC_ALL: "c", TMPDIR: "t", TZ: "z" });
     expect(allowedEnv(env, ["MINE", "GONE", "NEVER"])).toMatchObject({ MINE: "m" });
     expect(allowedEnv({ TURNQ_TURN: "another's" }, ["TURNQ_TURN"])).toEqual({});

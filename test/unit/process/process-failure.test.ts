@@ -5,12 +5,20 @@ import { endText, startFailure } from "../../../src/process/process-failure.ts";
 describe("a start that failed", () => {
   it.each(["EMFILE", "ENFILE", "EAGAIN", "ENOMEM"])("C12: %s is the machine's, and worth another try", (code) => {
     const error = startFailure("node", Object.assign(new Error("spawn"), { code }));
-    expect(normalizeThrown(error)).toMatchObject({ code: "internal", retryable: true, message: expect.stringContaining(code) as string });
+    expect(normalizeThrown(error)).toMatchObject({
+      code: "internal",
+      retryable: true,
+      message: expect.stringContaining(code) as string,
+    });
   });
 
   it("else is a wrong config", () => {
     const error = startFailure("prog", Object.assign(new Error("spawn"), { code: "EACCES" }));
-    expect(normalizeThrown(error)).toMatchObject({ code: "config", retryable: false, message: "cannot start prog (EACCES)" });
+    expect(normalizeThrown(error)).toMatchObject({
+      code: "config",
+      retryable: false,
+      message: "cannot start prog (EACCES)",
+    });
   });
 });
 

@@ -25,8 +25,12 @@ describe("the budget of a transcript", () => {
 
   it("leaves out the values of tools, but never an end, usage or the agent's own frame", () => {
     const budget = new TranscriptBudget(120);
-    expect(budget.fit({ type: "tool_start", id: "1", name: "t", args: "y".repeat(500) })).toMatchObject({ args: expect.stringContaining("[cut") as string });
-    expect(budget.fit({ type: "tool_end", id: "1", status: "ok", result: "z".repeat(500) })).toMatchObject({ status: "ok" });
+    expect(budget.fit({ type: "tool_start", id: "1", name: "t", args: "y".repeat(500) })).toMatchObject({
+      args: expect.stringContaining("[cut") as string,
+    });
+    expect(budget.fit({ type: "tool_end", id: "1", status: "ok", result: "z".repeat(500) })).toMatchObject({
+      status: "ok",
+    });
     expect(budget.fit({ type: "step_start", number: 2 })).toBeUndefined();
     const usage: EventBody = { type: "usage", usage: { modelCalls: 1, toolCalls: 0, known: "reported" } };
     expect(budget.fit(usage)).toEqual(usage);
@@ -34,7 +38,9 @@ describe("the budget of a transcript", () => {
 
   it("bounds empty events too", () => {
     const budget = new TranscriptBudget(1000);
-    const passed = Array.from({ length: 1000 }, () => budget.fit({ type: "text_delta", text: "" })).filter((event) => event !== undefined);
+    const passed = Array.from({ length: 1000 }, () => budget.fit({ type: "text_delta", text: "" })).filter(
+      (event) => event !== undefined,
+    );
     expect(passed.length).toBeLessThanOrEqual(11);
   });
 });

@@ -68,7 +68,11 @@ function run(limits: { timeoutMs: number; graceMs: number }, keepInputOpen = fal
     request: "{}",
     keepInputOpen,
     limits,
-    turn: { emit: () => undefined, shouldStop: () => told, collector: { isEmpty: true, lastText: () => "" } } as unknown as AgentTurn,
+    turn: {
+      emit: () => undefined,
+      shouldStop: () => told,
+      collector: { isEmpty: true, lastText: () => "" },
+    } as unknown as AgentTurn,
     markStopped: (reason) => stopped.push(reason),
   });
 }
