@@ -4,7 +4,7 @@ import { Batch } from "./batch-handle.ts";
 import type { CheckType } from "./domain/check.ts";
 import { TurnqError } from "./domain/error.ts";
 import { TurnRequest } from "./domain/turn-request.ts";
-import { problemsOf, problemText } from "./batch/problem.ts";
+import { problemsOf } from "./batch/problem.ts";
 import { requestsOfObjects } from "./batch/input.ts";
 import type { AgentDirectory, CellOptions } from "./batch/cells.ts";
 import { REQUEST_KEYS } from "./domain/turn-request.ts";

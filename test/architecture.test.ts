@@ -23,7 +23,7 @@ const TABLE: Readonly<Record<string, Row>> = {
   "src/ledger": { rooms: ["src/domain"], packages: ["ioredis", "zod"] },
   "src/queue": {
     rooms: ["src/agent", "src/domain", "src/ledger", "src/telemetry"],
-    packages: ["bullmq", "fastest-levenshtein", "ioredis", "uuid", "zod"],
+    packages: ["bullmq", "ioredis", "uuid", "zod"],
   },
   "src/batch": { rooms: ["src/domain"], packages: ["fastest-levenshtein", "re2js", "zod"] },
   "src/session": { rooms: ["src/domain"], packages: ["zod"] },

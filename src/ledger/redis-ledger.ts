@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { decode, encode } from "./codec.ts";
+import { decode } from "./codec.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
 import { jobId, laneKey, laneTag, settledChannel } from "./keys.ts";
 import { begunOf, factsOf } from "./answers.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { readlinkSync } from "node:fs";
 import { hostname } from "node:os";
-import { procStat } from "./process-table.ts";
+import { procStat, type ProcStat } from "./process-table.ts";
 
 /**
  * A worker's id: `<machine>.<pid>.<start time in clock ticks, base 36>.<random>`. Pid and start
@@ -14,7 +14,7 @@ export function workerId(pid: number = process.pid): string {
   return `${machineName()}.${pid}.${ticks.toString(36)}.${randomBytes(4).toString("hex")}`;
 }
 
-/** `elsewhere`: on another machine, or not an id of this form; nothing can be said. */
+/** `elsewhere`: on another machine, not an id of this form, or not to be seen just now; nothing can be said. */
 export type Liveness = "alive" | "dead" | "elsewhere";
 
 /** What this machine knows of a worker. */
@@ -22,13 +22,22 @@ export function workerLiveness(id: string): Liveness {
   const [machine, pid, ticks, random] = id.split(".");
   if (machine !== machineName() || random === undefined || !/^\d+$/.test(pid ?? "")) return "elsewhere";
   if (process.platform !== "linux") return answers(Number(pid)) ? "alive" : "dead";
-  const stat = procStat(Number(pid));
+  const stat = statOf(Number(pid));
+  if (stat === "unseen") return "elsewhere";
   return stat !== undefined && !stat.dead && stat.startTicks.toString(36) === ticks ? "alive" : "dead";
 }
 
 /** True when the worker is a living process of this machine. False also for one that is elsewhere. */
 export function isWorkerAlive(id: string): boolean {
   return workerLiveness(id) === "alive";
+}
+
+function statOf(pid: number): ProcStat | "unseen" | undefined {
+  try {
+    return procStat(pid);
+  } catch {
+    return "unseen";
+  }
 }
 
 let known: string | undefined;

@@ -1,5 +1,4 @@
 import type { Redis } from "ioredis";
-import { closest } from "fastest-levenshtein";
 import { z } from "zod";
 import { unsupportedLimits, type AgentAbilities, type AgentSpec } from "../agent/agent-spec.ts";
 import { LimitsInput, RetryInput } from "../domain/limits.ts";
@@ -18,6 +17,9 @@ const Published = z.object({
   limits: LimitsInput.optional(),
   retry: RetryInput.optional(),
 });
+
+/** Most names in a message. */
+const NAMES_SHOWN = 20;
 
 /** What workers published of their agents, and what this process knows by itself, which wins. */
 export class Directory {
@@ -64,7 +66,8 @@ export class Directory {
     if (agent !== undefined) return unsupportedLimits(agent.abilities, request.limits ?? {});
     const names = this.names();
     if (names.length === 0) return undefined;
-    return `unknown agent "${name}" (did you mean "${closest(name, names)}"? known: ${names.join(", ")})`;
+    const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";
+    return `unknown agent "${name}"; known are ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
   }
 
   /** Like {@link problem}, as the error that refuses the request. */

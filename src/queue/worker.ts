@@ -26,6 +26,8 @@ const BULL = {
 } as const;
 /** How many error lines of BullMQ's loops are logged in a second: a full Redis makes thousands. */
 const ERROR_LOG_EVERY_MS = 1000;
+/** When in the time of a shutdown the attempts are killed that did not stop by themselves. */
+const KILL_AT_SHARE = 0.6;
 
 export interface TurnWorkerOptions {
   /** A connection that never gives up (`maxRetriesPerRequest: null`); the worker does not own it. */
@@ -149,11 +151,18 @@ export class TurnWorker {
     // BullMQ's close comes first: a job that is handed back must not be fetched again here.
     const bulls = Promise.all(this.#lanes.map(({ bull }) => bull.close()));
     for (const attempt of this.#running) attempt.stop("shutdown");
+    // What is left is killed early enough for its account to be stored and its turn to be handed back within the limit.
+    const kill = setTimeout(() => this.#kill(), limitMs * KILL_AT_SHARE);
     const complete = await within(bulls, limitMs);
+    clearTimeout(kill);
     const abandoned = this.#running.size;
     if (!complete) this.force();
-    for (const { leases } of this.#lanes) leases.stop();
-    await Promise.all(this.#options.specs.map((spec) => spec.close?.()));
+    for (const { leases, bull } of this.#lanes) {
+      leases.stop();
+      // Its close waits for ever while Redis is away; nothing of it may keep the process.
+      if (!complete) void bull.disconnect().catch(() => undefined);
+    }
+    await Promise.all(this.#options.specs.flatMap((spec) => (spec.close === undefined ? [] : [spec.close()])));
     this.#state = "closed";
     return { complete, abandoned };
   }
@@ -161,6 +170,10 @@ export class TurnWorker {
   /** Kills every running attempt at once and gives up what is not stored. */
   force(): void {
     this.#givenUp.abort();
+    this.#kill();
+  }
+
+  #kill(): void {
     for (const attempt of this.#running) attempt.kill("shutdown");
   }
 }
