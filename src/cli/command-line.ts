@@ -63,14 +63,20 @@ async function codeOf(
 async function told(error: unknown, own: CommandProcess, output: Output, interrupted: boolean): Promise<number> {
   // Commander has printed what it has to say.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-  if (interrupted) {
+  output.live("");
+  if (interrupted && isAbort(error)) {
     output.note("stopped before anything was stored");
     return EXIT.cancelled;
   }
   // Loaded only here, since it comes with the whole queue.
   const { asTurnqError } = await import("../turnq.ts");
   const known = isTurnqError(error) ? error : asTurnqError(error);
-  output.live("");
   output.note(errorText(known, own.env["TURNQ_LOG_LEVEL"] === "debug"));
-  return exitCodeOf(known);
+  return interrupted ? EXIT.cancelled : exitCodeOf(known);
+}
+
+/** True for what the reading of an input throws when it is told to stop. */
+function isAbort(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return error.name === "AbortError" || isAbort(error.cause);
 }

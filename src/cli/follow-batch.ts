@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ResultLine } from "../batch/result-line.ts";
 import type { Batch, ResultsOptions } from "../batch-handle.ts";
-import { isTurnqError } from "../domain/error.ts";
+import { isTurnqError, TurnqError } from "../domain/error.ts";
 import type { BatchPlace } from "../queue/batch-view.ts";
 
 /** How long Redis is left alone after it did not answer, in ms. */
@@ -20,7 +20,7 @@ export interface FollowBatchOptions {
  * is away it waits: what runs goes on meanwhile, and must not be given up for want of an answer.
  */
 export async function* followBatch(
-  batch: Pick<Batch, "results">,
+  batch: Pick<Batch, "results" | "exists">,
   options: FollowBatchOptions,
 ): AsyncGenerator<ResultLine> {
   const { signal, onAway } = options;
@@ -28,10 +28,12 @@ export async function* followBatch(
   let away = false;
   for (;;) {
     try {
-      for await (const line of batch.results(asked)) {
-        if (away) onAway?.((away = false));
-        yield line;
+      // Whether Redis is back shows here: the next result may take long.
+      if (away) {
+        if (!(await batch.exists())) throw new TurnqError("not_found", "Redis is back without the batch.");
+        onAway?.((away = false));
       }
+      yield* batch.results(asked);
       return;
     } catch (error) {
       if (signal.aborted) return;

@@ -21,7 +21,8 @@ export class Output {
   readonly #live: ReturnType<typeof createLogUpdate>;
   #liveText = "";
   #pending = 0;
-  #flushed: (() => void)[] = [];
+  /** Who waits for the stream to take more, or to have taken all. */
+  readonly #waiting = new Set<() => void>();
   #failure: TurnqError | undefined;
   readonly colors: Colors;
 
@@ -75,7 +76,7 @@ export class Output {
   /** Resolves when every byte has been taken over by the system, or nobody reads any more. */
   async flush(): Promise<void> {
     this.live("");
-    while (this.#pending > 0 && !this.gone.aborted) await new Promise<void>((resolve) => this.#flushed.push(resolve));
+    while (this.#pending > 0 && !this.gone.aborted) await new Promise<void>((resolve) => this.#waiting.add(resolve));
     if (this.#failure !== undefined) throw this.#failure;
   }
 
@@ -86,15 +87,18 @@ export class Output {
       const more = stream.write(text, () => {
         this.#pending -= 1;
         if (this.#pending === 0) this.#wake();
+        this.#waiting.delete(resolve);
         resolve();
       });
       if (more) resolve();
+      // A stream that is destroyed may never call back.
+      else this.#waiting.add(resolve);
     });
   }
 
   #wake(): void {
-    for (const resolve of this.#flushed) resolve();
-    this.#flushed = [];
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
   }
 
   #onError(error: Error): void {

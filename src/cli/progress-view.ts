@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import prettyMs from "pretty-ms";
 import type { BatchProgress } from "../batch-handle.ts";
 import { totalTokens } from "../domain/usage.ts";
 import type { Output } from "./output.ts";
-import { counted, duration, shortNumber } from "./quantity-text.ts";
+import { counted, shortNumber } from "./quantity-text.ts";
 
 /** Over how long the rate is taken, in ms. */
 const RATE_OVER_MS = 20_000;
@@ -81,7 +82,7 @@ export function progressText(line: ProgressLine): string {
     `${line.waiting} waiting`,
     `${line.failed} failed`,
     ...(line.perSecond === undefined ? [] : [`${line.perSecond.toFixed(1)}/s`]),
-    ...(line.etaMs === undefined ? [] : [`ETA ${duration(Math.ceil(line.etaMs / 1000) * 1000)}`]),
+    ...(line.etaMs === undefined ? [] : [`ETA ${prettyMs(Math.ceil(line.etaMs / 1000) * 1000)}`]),
     ...(tokens === undefined ? [] : [`${line.usage.known === "reported" ? "" : "≥ "}${shortNumber(tokens)} tokens`]),
   ];
   const dead = line.overdue === 0 ? "" : `; ${counted(line.overdue, "turn")} of a dead worker, taken over within 20 s`;

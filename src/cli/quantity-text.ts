@@ -9,7 +9,9 @@ export function counted(count: number, noun: string): string {
 
 /** A duration for people. */
 export function duration(ms: number): string {
-  return ms < 1000 ? `${Math.round(ms)} ms` : prettyMs(ms, { secondsDecimalDigits: ms < 60_000 ? 1 : 0 });
+  return ms < 1000
+    ? `${Math.round(ms)} ms`
+    : prettyMs(ms, { secondsDecimalDigits: ms < 60_000 ? 1 : 0, keepDecimalsOnWholeSeconds: ms < 60_000 });
 }
 
 /** `950`, `12.4k`, `3.1M`. */
@@ -61,6 +63,5 @@ export function usageDetails(usage: Usage): string {
 
 /** Text of an agent as it may go to a terminal: no escape sequences, no control characters but newlines and tabs. */
 export function harmless(text: string): string {
-  // eslint-disable-next-line no-control-regex
-  return stripVTControlCharacters(text).replaceAll(/[\u0000-\u0008\u000B-\u001F\u007F-\u009F]/g, "");
+  return stripVTControlCharacters(text).replaceAll(/[^\P{Cc}\n\t]/gu, "");
 }

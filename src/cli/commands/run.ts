@@ -166,8 +166,11 @@ class Run {
         signal: this.#early,
         onAway: (away) => this.#tellOfRedis(away),
       });
-      for await (const line of this.#collector.fresh(lines)) await sink.put(line);
-      await this.#closeWorker(worker);
+      try {
+        for await (const line of this.#collector.fresh(lines)) await sink.put(line);
+      } finally {
+        await this.#closeWorker(worker);
+      }
       // What settled while the worker closed.
       if (this.#early.aborted) await this.#drain(place, sink);
     } finally {

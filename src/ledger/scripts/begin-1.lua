@@ -16,7 +16,11 @@
 --- include sessions
 --- include generations
 local id, job, token, started, worker = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local row = read_row(id, "state", "job", "open", "attempt", "generation", "session", "batch")
+local function read_turn()
+  return read_row(id, "state", "job", "open", "attempt", "generation", "session", "batch", "firstAttempt", "spent", "crashes",
+    "seq", "rev", "submittedAt", "startedAt")
+end
+local row = read_turn()
 if row.state == "" then return {"stray"} end
 if rcall("GET", BULL .. job .. ":lock") ~= token or rcall("HGET", BULL .. job, "ats") ~= started then return {"nolock"} end
 if row.job ~= job then return {"stray"} end
@@ -26,8 +30,8 @@ local delivery = token .. ":" .. started
 if row.state == "settled" then
   -- Only a job whose finish BullMQ was told and that comes again was retried by a person.
   if rcall("HGET", BULL .. job, "told") ~= row.generation then return {"settled", tonumber(row.generation)} end
-  local _, state = open_generation(id, job, now)
-  row.state = state
+  open_generation(id, job, now)
+  row = read_turn()
 end
 
 local attempt = tonumber(row.attempt)
@@ -44,14 +48,13 @@ local iteration = 1
 if row.session ~= "" then iteration = (tonumber(rcall("HGET", K_SESSION .. row.session, "iteration")) or 0) + 1 end
 if row.open == "" then
   attempt = attempt + 1
-  rcall("HSET", K_ROW .. id, "attempt", attempt, "open", delivery, "worker", worker, "announces", ARGV[7])
-  rcall("HSETNX", K_ROW .. id, "startedAt", now)
+  if row.startedAt == "" then row.startedAt = string.format("%d", now) end
   rcall("HSET", K_ATTEMPTS .. id, attempt, cjson.encode({attempt = attempt, worker = worker, startedAt = now, iteration = iteration}))
   rcall("ZADD", K_LEASES, now + tonumber(ARGV[6]), id .. "#" .. attempt)
-  set_state(id, row.batch, row.state, "running", now)
+  set_state(id, row.batch, row.state, "running", now, "attempt", attempt, "open", delivery, "worker", worker, "announces",
+    ARGV[7], "startedAt", row.startedAt)
 end
-local facts = read_row(id, "generation", "firstAttempt", "spent", "crashes", "seq", "rev", "submittedAt", "startedAt")
 local messages = {}
 if row.session ~= "" then messages = rcall("LRANGE", K_MESSAGES .. row.session, 0, -1) end
-return {"run", attempt, facts.generation, facts.firstAttempt, facts.spent, facts.crashes, facts.seq, facts.rev,
-  facts.submittedAt, facts.startedAt, rcall("GET", K_REQUEST .. id), rcall("HGETALL", K_ATTEMPTS .. id), iteration, messages}
+return {"run", attempt, row.generation, row.firstAttempt, row.spent, row.crashes, row.seq, row.rev,
+  row.submittedAt, row.startedAt, rcall("GET", K_REQUEST .. id), rcall("HGETALL", K_ATTEMPTS .. id), iteration, messages}

@@ -7,15 +7,13 @@
 -- Twice: the nonce of the close is kept with the attempt.
 --- include turns
 --- include attempts
-local a = {id = ARGV[1], attempt = ARGV[2], nonce = ARGV[3], record = ARGV[4], summary = ARGV[5], usage = ARGV[6],
-  crashed = ARGV[7], spends = ARGV[8], seq = ARGV[9]}
-local verdict = fence(a.id, a.attempt, a.nonce)
+local a = closing_attempt()
+local row = read_row(a.id, "attempt", "open", "state", "batch")
+local verdict = fence(row, a)
 if verdict == "stale" then return "stale" end
 if verdict == "closed" then
   local now = now_ms()
-  local row = read_row(a.id, "state", "batch")
-  close_attempt(a, row.batch, {unpack(ARGV, 12)}, now)
-  rcall("HSET", K_ROW .. a.id, "nextAt", now + tonumber(ARGV[11]))
-  set_state(a.id, row.batch, row.state, ARGV[10], now)
+  close_attempt(a, row.batch, {unpack(ARGV, 12)})
+  set_state(a.id, row.batch, row.state, ARGV[10], now, "open", "", "seq", a.seq, "nextAt", now + tonumber(ARGV[11]))
 end
 return "closed"

@@ -9,21 +9,19 @@
 --- include turns
 --- include sessions
 --- include attempts
-local a = {id = ARGV[1], attempt = ARGV[2], nonce = ARGV[3], record = ARGV[4], summary = ARGV[5], usage = ARGV[6],
-  crashed = ARGV[7], spends = ARGV[8], seq = ARGV[9]}
-local verdict = fence(a.id, a.attempt, a.nonce)
+local a = closing_attempt()
+local row = read_row(a.id, "attempt", "open", "state", "batch", "session", "generation", "rev")
+local verdict = fence(row, a)
 if verdict == "stale" then return "stale" end
 if verdict == "again" then return "settled" end
-local row = read_row(a.id, "state", "batch", "session", "generation", "rev")
 if row.rev ~= ARGV[10] then return "changed" end
 
 local now = now_ms()
 local outcome, scored, passed = ARGV[12], ARGV[14], ARGV[15]
-close_attempt(a, row.batch, {unpack(ARGV, 19)}, now)
+close_attempt(a, row.batch, {unpack(ARGV, 19)})
 rcall("SET", K_RESULT .. a.id .. ":" .. row.generation, ARGV[11])
-rcall("HSET", K_ROW .. a.id, "outcome", outcome, "status", ARGV[13], "scored", scored, "passed", passed, "usage", ARGV[17],
-  "settledAt", now)
-set_state(a.id, row.batch, row.state, "settled", now)
+set_state(a.id, row.batch, row.state, "settled", now, "open", "", "seq", a.seq, "outcome", outcome, "status", ARGV[13],
+  "scored", scored, "passed", passed, "usage", ARGV[17], "settledAt", now)
 if row.batch ~= "" then
   count(row.batch, "o:" .. outcome, 1)
   if scored == "1" then count(row.batch, "scored", 1) end

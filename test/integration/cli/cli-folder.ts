@@ -106,15 +106,14 @@ export class CliFolder {
     return readFile(join(this.dir, name), "utf8").catch(() => "");
   }
 
-  /** Keeps the embedded Redis up until the folder is removed, and answers its URL. */
-  async keepRedis(): Promise<string> {
+  /** Keeps the embedded Redis up until the folder is removed; answers its URL and the server's process. */
+  async keepRedis(): Promise<{ readonly url: string; readonly pid: number }> {
     const command = this.start(["redis", "--json"]);
     await until(
       "the URL of the embedded Redis",
       () => command.stdout.includes("\n") || command.child.exitCode !== null,
     );
-    const said = JSON.parse(command.stdout) as { url: string };
-    return said.url;
+    return JSON.parse(command.stdout) as { url: string; pid: number };
   }
 
   /** Ends every command, the embedded Redis and its keeper, and takes the folder away. */
@@ -146,6 +145,12 @@ export function jsonLines(text: string): Line[] {
     .split("\n")
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line) as Line);
+}
+
+/** The samples of the result lines among these, sorted. */
+export function samplesOf(lines: readonly Line[]): string[] {
+  const samples = lines.flatMap((line) => (line.type === "result" ? [String(line["sample"])] : []));
+  return samples.toSorted();
 }
 
 /** A file of turns. */

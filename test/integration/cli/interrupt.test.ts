@@ -3,10 +3,10 @@ import { openTurnq } from "../../../src/app.ts";
 import { type CliFolder, jsonLines, stepFolder, turnsFile, until } from "./cli-folder.ts";
 
 let folder: CliFolder;
-let url: string;
+let redis: { readonly url: string; readonly pid: number };
 beforeEach(async () => {
   folder = await stepFolder();
-  url = await folder.keepRedis();
+  redis = await folder.keepRedis();
   await folder.write(
     "turns.jsonl",
     turnsFile([
@@ -34,7 +34,7 @@ async function startedRun() {
     const log = await runs();
     return ["b:w1:step:1 1", "b:w2:step:1 1"].every((line) => log.includes(line));
   });
-  const turnq = await openTurnq({ redis: url });
+  const turnq = await openTurnq({ redis: redis.url });
   for (const id of ["b:w1:step:1", "b:w2:step:1"]) {
     for await (const event of (await turnq.turn(id)).events()) if (event.type === "text_delta") break;
   }
@@ -73,7 +73,11 @@ test("a second signal ends the run at once", async () => {
   const run = await startedRun();
   run.signal("SIGTERM");
   await run.saidOnStderr("stopping");
-  run.signal("SIGTERM");
+  // One that comes at once is taken for the same Ctrl-C.
+  await until("the end", () => {
+    run.signal("SIGTERM");
+    return run.child.exitCode !== null || run.child.signalCode !== null;
+  });
   const { code, signal } = await run.ended;
   expect({ code, signal }).toEqual({ code: 130, signal: null });
 });
@@ -111,6 +115,18 @@ test("kill -9 of the whole run: what was settled is not run again, the lost atte
   });
   const [shown] = jsonLines((await folder.run(["show", "b:w1:step:1", "--json"])).stdout);
   expect(shown).toMatchObject({ attempts: [{ status: "lost", record: { crashed: true, output: "half" } }, {}] });
+}, 120_000);
+
+test("Redis is killed in mid-run and comes back: the run goes on, and nothing is run twice", async () => {
+  const run = await startedRun();
+  process.kill(redis.pid, "SIGKILL");
+  await run.saidOnStderr("Redis does not answer");
+  await run.saidOnStderr("Redis is back");
+  await folder.write("go", "");
+  const { code, stdout } = await run.ended;
+  expect(code).toBe(0);
+  expect(stdout).toContain("5 ok, 0 failed");
+  expect((await runs()).toSorted()).toEqual(["a", "b", "w1", "w2", "z"].map((sample) => `b:${sample}:step:1 1`));
 }, 120_000);
 
 test("submit, work and results are three processes", async () => {

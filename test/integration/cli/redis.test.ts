@@ -16,13 +16,13 @@ afterEach(async () => {
 
 test("A11: Redis cannot be reached: exit 3, with the time that was waited, and no password", async () => {
   const env = { REDIS_URL: `redis://:secret@127.0.0.1:${await freePort()}` };
-  for (const command of [
+  const commands = [
     ["run", "one.jsonl", "--agent", "echo"],
     ["submit", "one.jsonl", "--agent", "echo"],
     ["work"],
     ["results", "b"],
-  ]) {
-    const { code, stdout, stderr } = await folder.run(command, { env });
+  ];
+  for (const { code, stdout, stderr } of await Promise.all(commands.map((command) => folder.run(command, { env })))) {
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(stderr).toMatch(/cannot be reached .*5000 ms/);
     expect(stderr).not.toContain("secret");

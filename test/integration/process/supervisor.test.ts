@@ -56,7 +56,7 @@ async function startWorker(mode: string, dueMs?: number): Promise<{ child: Child
 describe("the supervisor", () => {
   it("kill -9 of the worker and its whole group leaves nothing alive, escaped grandchildren included", async () => {
     const { child, told } = await startWorker("wait");
-    await until("the grandchild", () => alive({ store }).length === 2);
+    await until("the program, its grandchild and the unwatched one", () => alive({ store }).length === 3);
     expect(isWorkerAlive(told.worker)).toBe(true);
     process.kill(-(child.pid ?? 0), "SIGKILL");
     await until("all of it is dead", () => alive({ store }).length === 0);
@@ -66,8 +66,9 @@ describe("the supervisor", () => {
 
   it("keeps the deadline when the worker's loop is blocked", async () => {
     const { told, child } = await startWorker("block", 1500);
-    await until("the program and its grandchild are dead", () => alive({ store }).length === 0);
+    await until("the program and its grandchild are dead", () => alive({ store, turn: "t/1" }).length === 0);
     expect(isAlive(told.pid)).toBe(false);
+    expect(alive({ store, turn: "t/2" })).toHaveLength(1);
     expect(isAlive(child.pid ?? 0)).toBe(true);
   });
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
+import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
 import { startRedisServer } from "../../../src/redis/server.ts";
 import { redisBinary, throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { isProcessAlive } from "../../agents.ts";
@@ -150,12 +151,11 @@ test("A05: a worker that is closed while Redis is down ends within its limit, it
     child.child.send("close");
     expect(await reported).toMatchObject({ complete: false, abandoned: expect.any(Number) });
     expect(await child.ended).toBe(0);
-    console.timeEnd("ended");
+   
     expect(isProcessAlive(child.pid)).toBe(false);
 
     const { url, ...again } = await startRedisServer({ binary: redisBinary(), dir: own.dir, port: own.port });
     second = { ...own, ...again, url };
-    const { scriptedAgent } = await import("../../../src/agents/scripted/scripted-agent.ts");
     await around.worker([scriptedAgent("away")], { leases: { leaseMs: 200, renewEveryMs: 50, maxGapMs: 60_000 } });
     await until(async () => (await around.redis.ping().catch(() => "")) === "PONG");
     await around.stall("away", "t1");

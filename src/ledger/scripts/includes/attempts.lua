@@ -1,19 +1,24 @@
--- Closes the open attempt of a turn, for close and settle.
+-- The open attempt of a turn and its close, for close and settle.
+
+-- ARGV 1 to 9 of both.
+local function closing_attempt()
+  return {id = ARGV[1], attempt = ARGV[2], nonce = ARGV[3], record = ARGV[4], summary = ARGV[5], usage = ARGV[6],
+    crashed = ARGV[7], spends = ARGV[8], seq = ARGV[9]}
+end
+
 -- Answers "closed", "again" when this very close (nonce) was done before, or "stale" when the
 -- attempt is no longer the current one.
-local function fence(id, attempt, nonce)
-  local row = read_row(id, "attempt", "open")
-  if row.attempt == attempt and row.open ~= "" then return "closed" end
-  if rcall("HGET", K_ATTEMPTS .. id, attempt .. ":by") == nonce then return "again" end
+local function fence(row, a)
+  if row.attempt == a.attempt and row.open ~= "" then return "closed" end
+  if rcall("HGET", K_ATTEMPTS .. a.id, a.attempt .. ":by") == a.nonce then return "again" end
   return "stale"
 end
 
--- a: {id, attempt, nonce, record, summary, usage, crashed ("1" or "0"), spends, seq}; events: {seq, json, …}
-local function close_attempt(a, batch, events, now)
+-- a: as above; events: {seq, json, …}. What the row says of the attempt is the caller's: open "", seq.
+local function close_attempt(a, batch, events)
   rcall("SET", K_RECORD .. a.id .. ":" .. a.attempt, a.record)
   rcall("HSET", K_ATTEMPTS .. a.id, a.attempt, a.summary, a.attempt .. ":by", a.nonce)
   rcall("ZREM", K_LEASES, a.id .. "#" .. a.attempt)
-  rcall("HSET", K_ROW .. a.id, "open", "", "seq", a.seq)
   if a.spends == "attempt" then rcall("HINCRBY", K_ROW .. a.id, "spent", 1) end
   if a.spends == "crash" then rcall("HINCRBY", K_ROW .. a.id, "crashes", 1) end
   count(batch, "attempts", 1)

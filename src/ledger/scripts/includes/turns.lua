@@ -23,10 +23,11 @@ local function count(batch, field, by)
   if batch ~= "" then rcall("HINCRBY", K_BATCH .. batch, field, by) end
 end
 
--- The one place where a turn's state is written: row, index and batch count change together.
-local function set_state(id, batch, from, to, now)
+-- The one place where a turn's state is written: row (with the further fields and values that are
+-- given), index and batch count change together.
+local function set_state(id, batch, from, to, now, ...)
+  rcall("HSET", K_ROW .. id, "state", to, ...)
   if from == to then return end
-  rcall("HSET", K_ROW .. id, "state", to)
   if from ~= "" then
     rcall("ZREM", K_STATE .. from, id)
     count(batch, "s:" .. from, -1)

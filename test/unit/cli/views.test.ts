@@ -1,0 +1,161 @@
+import { stripVTControlCharacters } from "node:util";
+import pc from "picocolors";
+import { expect, test } from "vitest";
+import type { ResultLine } from "../../../src/batch/result-line.ts";
+import type { TurnRecord } from "../../../src/domain/turn-record.ts";
+import type { Usage } from "../../../src/domain/usage.ts";
+import { ResultCollector } from "../../../src/cli/result-collector.ts";
+import { duration, harmless, percent, shortNumber, usageDetails, usageText } from "../../../src/cli/quantity-text.ts";
+import { summaryLine, summaryTable } from "../../../src/cli/summary-view.ts";
+import { turnText, type TurnStory } from "../../../src/cli/turn-view.ts";
+import { checkNode } from "../../../src/cli/commands/doctor.ts";
+import { storedRequest } from "../../agents.ts";
+
+const PLAIN = pc.createColors(false);
+const USAGE: Usage = { inputTokens: 10, outputTokens: 2, modelCalls: 0, toolCalls: 1, known: "reported" };
+
+function line(turn: string, more: Partial<ResultLine> = {}): ResultLine {
+  return {
+    type: "result",
+    turn,
+    batch: "b",
+    sample: turn,
+    epoch: 1,
+    agent: "echo",
+    score: null,
+    v: 1,
+    generation: 1,
+    output: "",
+    usage: USAGE,
+    ok: true,
+    status: "completed",
+    stepsUsed: 1,
+    cancelled: false,
+    budgetExhausted: false,
+    planSteps: [],
+    attempts: [{ attempt: 1, status: "completed", usage: USAGE, worker: "w", startedAt: 0, endedAt: 1500 }],
+    wastedUsage: { modelCalls: 0, toolCalls: 0, known: "reported" },
+    endedAt: 1500,
+    durationMs: 1500,
+    queuedMs: 0,
+    ...more,
+  };
+}
+
+const CRASHED = { attempt: 1, status: "crashed", usage: USAGE, worker: "w", startedAt: 0, endedAt: 1000 } as const;
+const ANSWERED = {
+  attempt: 2,
+  status: "completed",
+  usage: USAGE,
+  worker: "w",
+  startedAt: 1000,
+  endedAt: 3000,
+} as const;
+
+test("the table has a row for each agent and fits 80 columns", () => {
+  const collector = new ResultCollector("b");
+  const passed = { value: 1, passed: true, checks: [] };
+  collector.accept(line("1", { score: passed }));
+  collector.accept(
+    line("2", { ok: false, error: "no", status: "failed", score: { ...passed, value: 0, passed: false } }),
+  );
+  collector.accept(
+    line("3", { agent: "shaky", attempts: [CRASHED, ANSWERED], wastedUsage: { ...USAGE, known: "partial" } }),
+  );
+  const summary = collector.summary({ turns: 4, durationMs: 2000 });
+  expect(summaryTable(summary, PLAIN)).toBe(
+    [
+      "agent  turns  ok  failed     passed (95 %)  attempts  crashed  time  wasted usage",
+      "echo       2   1       1  1/2 50 % [9, 91]         2        0  3.0s          none",
+      "shaky      1   1       0      not measured         2        1  1.5s   ≥ 12 tokens",
+    ].join("\n"),
+  );
+  expect(summaryLine(summary)).toBe("4 turns in 2.0s: 2 ok, 1 failed, 1 not settled; usage 36 tokens");
+});
+
+test("each cell counts once, and the turn to look at first is one that crashed and went on", () => {
+  const collector = new ResultCollector("b");
+  expect(collector.worthALook).toBeUndefined();
+  expect(collector.accept(line("fine"))).toBe(true);
+  expect(collector.accept(line("fine"))).toBe(false);
+  expect(collector.worthALook).toBe("fine");
+  collector.accept(line("bad", { ok: false, error: "no", status: "failed" }));
+  expect(collector.worthALook).toBe("bad");
+  collector.accept(line("crashed", { attempts: [CRASHED, ANSWERED] }));
+  expect(collector.worthALook).toBe("crashed");
+  expect(collector.summary({ turns: 3 }).settled).toBe(3);
+});
+
+test("amounts in words: what nobody reported is unknown, a part of it a floor", () => {
+  expect(usageText({ modelCalls: 0, toolCalls: 0, known: "unknown" })).toBe("unknown");
+  expect(usageText({ modelCalls: 0, toolCalls: 0, known: "partial" })).toBe("unknown");
+  expect(usageText({ modelCalls: 0, toolCalls: 0, known: "reported" })).toBe("none");
+  expect(usageText({ ...USAGE, costUsd: 0.5, known: "partial" })).toBe("≥ 12 tokens, $0.5000");
+  expect(usageDetails({ ...USAGE, known: "partial" })).toBe(
+    "10 input tokens, 2 output tokens, 1 tool calls (a floor: not all of it was reported)",
+  );
+  expect([0, 999, 12_345, 123_456, 7_654_321].map(shortNumber)).toEqual(["0", "999", "12.3k", "123k", "7.7M"]);
+  expect([0, 450, 1500, 61_000].map(duration)).toEqual(["0 ms", "450 ms", "1.5s", "1m 1s"]);
+  expect([0, 0.015, 0.5, 1].map(percent)).toEqual(["0 %", "1.5 %", "50 %", "100 %"]);
+});
+
+function story(output: string): TurnStory {
+  const record = { output, steps: [], messages: [] } as unknown as TurnRecord;
+  return {
+    row: {
+      id: "t1",
+      lane: "a",
+      agent: "a",
+      state: "running",
+      generation: 1,
+      attempt: 2,
+      job: "t1",
+      hash: "",
+      preview: "",
+      submittedAt: 0,
+    },
+    request: storedRequest({ input: output }),
+    attempts: [
+      {
+        ...CRASHED,
+        crashed: true,
+        steps: 1,
+        failure: { code: "agent_crash", message: output, retryable: true },
+        record,
+      },
+    ],
+    running: { attempt: 2, worker: "w2", startedAt: 0, iteration: 1 },
+  };
+}
+
+test("a turn that runs: the attempts that ended and the one that is open", () => {
+  const text = turnText(story("half"), PLAIN);
+  expect(text).toMatch(/attempt 1 {2}crashed {2}1\.0s\n {2}1970-01-01T00:00:00\.000Z on w\n {2}agent_crash: half\n/);
+  expect(text).toContain("  partial output:\n    half\n");
+  expect(text).toContain("attempt 2  running since 1970-01-01T00:00:00.000Z on w2");
+  expect(text).toContain("no Result yet");
+});
+
+test("text of agents cannot drive the terminal", () => {
+  const evil = "\u001B[2Jx\u001B]0;title\u0007y\rz\u0000\u009B31m\n\tkept";
+  expect(harmless(evil)).not.toMatch(/[^\P{Cc}\n\t]/u);
+  expect(harmless("a\n\tb")).toBe("a\n\tb");
+  const text = turnText(story(evil), PLAIN);
+  expect(stripVTControlCharacters(text)).toBe(text);
+  expect(text).not.toMatch(/[^\P{Cc}\n\t]/u);
+});
+
+test("long output is cut, and it is said how much there is", () => {
+  const text = turnText(story("x".repeat(10_000)), PLAIN);
+  expect(text).toContain("(cut; --json shows all 10000 characters)");
+  expect(text.length).toBeLessThan(14_000);
+});
+
+test("an old Node is found", () => {
+  expect(["18.19.0", "20.18.9", "20.19.0", "22.1.0"].map((version) => checkNode(version).ok)).toEqual([
+    false,
+    false,
+    true,
+    true,
+  ]);
+});
