@@ -8,6 +8,7 @@ import { echoAgent } from "./agents/echo/echo-agent.ts";
 import { moduleAgent } from "./agents/module/module-agent.ts";
 import { noopAgent } from "./agents/noop/noop-agent.ts";
 import { scriptedAgent } from "./agents/scripted/scripted-agent.ts";
+import { didYouMean } from "./batch/nearest.ts";
 import { scoreOf } from "./batch/score.ts";
 import type { AgentEntry } from "./config.ts";
 import { TurnqError } from "./domain/error.ts";
@@ -81,7 +82,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
     onSupervisorRestart: () => log.warn({}, "the supervisor of agent processes died and was started again"),
   });
   const specs = specsOf(options.agents ?? [], processes, baseDir);
-  const directory = new Directory(redis, specs);
+  const directory = new Directory(redis, specs, didYouMean);
   await directory.refresh();
   const lanes = new LaneSet(redis, log);
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);

@@ -24,11 +24,14 @@ const NAMES_SHOWN = 20;
 /** What workers published of their agents, and what this process knows by itself, which wins. */
 export class Directory {
   readonly #redis: Redis;
+  readonly #suggest: (word: string, known: readonly string[]) => string;
   readonly #own: ReadonlyMap<string, KnownAgent>;
   #published = new Map<string, KnownAgent>();
 
-  constructor(redis: Redis, own: readonly KnownAgent[]) {
+  /** `suggest` gives the known word that was probably meant, as a remark with a blank before it, or "". */
+  constructor(redis: Redis, own: readonly KnownAgent[], suggest: (word: string, known: readonly string[]) => string) {
     this.#redis = redis;
+    this.#suggest = suggest;
     this.#own = new Map(own.map((agent) => [agent.name, agent]));
   }
 
@@ -67,7 +70,7 @@ export class Directory {
     const names = this.names();
     if (names.length === 0) return undefined;
     const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";
-    return `unknown agent "${name}"; known are ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
+    return `unknown agent "${name}"${this.#suggest(name, names)}; known are ${names.slice(0, NAMES_SHOWN).join(", ")}${more}`;
   }
 
   /** Like {@link problem}, as the error that refuses the request. */

@@ -38,7 +38,12 @@ test("invariant 2: nothing accepted is lost over a kill -9 and a restart of Redi
   const submitting = (async () => {
     for (let i = 0; ; i++) {
       try {
-        const turn = await scene.turnq.submit({ agent: "kept", input: `in ${i}`, id: `t${i}`, ...(i % 3 === 0 ? { session: `s${i % 9}` } : {}) });
+        const turn = await scene.turnq.submit({
+          agent: "kept",
+          input: `in ${i}`,
+          id: `t${i}`,
+          ...(i % 3 === 0 ? { session: `s${i % 9}` } : {}),
+        });
         accepted.push(turn.id);
       } catch (error) {
         return error;
@@ -100,22 +105,74 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
     const cold = scriptedAgent("frozen");
     await scene.publish(agent, cold);
     const script = {
-      "1": [{ append: log, line: "{turn} {attempt} {history}" }, { call: true }, { usage: { inputTokens: 10, costUsd: 0.5 } }, { tool: "t", open: true }, { call: true }, { say: "of attempt {attempt}" }, { waitFor: join(folder, "never") }],
-      "2": [{ append: log, line: "{turn} {attempt} {history}" }, { call: true }, { usage: { inputTokens: 100 } }, { crash: "boom" }],
-      "*": [{ append: log, line: "{turn} {attempt} {history}" }, { call: true }, { usage: { inputTokens: 1000 } }, { say: "{iteration} after {history}" }],
+      "1": [
+        { append: log, line: "{turn} {attempt} {history}" },
+        { call: true },
+        { usage: { inputTokens: 10, costUsd: 0.5 } },
+        { tool: "t", open: true },
+        { call: true },
+        { say: "of attempt {attempt}" },
+        { waitFor: join(folder, "never") },
+      ],
+      "2": [
+        { append: log, line: "{turn} {attempt} {history}" },
+        { call: true },
+        { usage: { inputTokens: 100 } },
+        { crash: "boom" },
+      ],
+      "*": [
+        { append: log, line: "{turn} {attempt} {history}" },
+        { call: true },
+        { usage: { inputTokens: 1000 } },
+        { say: "{iteration} after {history}" },
+      ],
     };
-    const first = await scene.turnq.submit({ agent: "killed", input: "one", id: "first", session: "s", options: { script: [{ call: true }, { usage: { inputTokens: 1 } }, { say: "begun" }] } });
+    const first = await scene.turnq.submit({
+      agent: "killed",
+      input: "one",
+      id: "first",
+      session: "s",
+      options: { script: [{ call: true }, { usage: { inputTokens: 1 } }, { say: "begun" }] },
+    });
     const [child, frozen] = await Promise.all([workerProcess(scene.url, "killed"), workerProcess(scene.url, "frozen")]);
     expect(await first.result({ waitMs: 20_000 })).toMatchObject({ output: "begun", iteration: 1 });
-    const batch = (sample: string) => ({ batch: { id: "kb", sample, epoch: 1 }, options: { script }, retry: { backoff: { delayMs: 5 } } });
+    const batch = (sample: string) => ({
+      batch: { id: "kb", sample, epoch: 1 },
+      options: { script },
+      retry: { backoff: { delayMs: 5 } },
+    });
     const turn = await scene.turnq.submit({ agent: "killed", input: "two", id: "k1", session: "s", ...batch("1") });
     const alone = await scene.turnq.submit({ agent: "killed", input: "alone", id: "k2", ...batch("2") });
-    for (const id of ["k1", "k2"]) await until(async () => (await scene.ledger("killed").events(id, 1, 0))?.filter(({ type }) => type === "call_start").length === 2, "the second call of the attempt");
+    for (const id of ["k1", "k2"])
+      await until(
+        async () =>
+          (await scene.ledger("killed").events(id, 1, 0))?.filter(({ type }) => type === "call_start").length === 2,
+        "the second call of the attempt",
+      );
     const opened = await scene.ledger("killed").opened("k1", 1);
     const thawed = join(folder, "thawed");
-    const slow = { "1": [{ call: true }, { usage: { inputTokens: 10 } }, { waitFor: thawed }, { call: true }, { usage: { inputTokens: 1000 } }, { say: "late" }], "*": [{ call: true }, { usage: { inputTokens: 100 } }, { say: "in time" }] };
-    const chilled = await scene.turnq.submit({ agent: "frozen", input: "x", id: "f1", options: { script: slow }, retry: { backoff: { delayMs: 5 } } });
-    await until(async () => (await scene.ledger("frozen").events("f1", 1, 0))?.some(({ type }) => type === "usage"), "the usage of the attempt that is to freeze");
+    const slow = {
+      "1": [
+        { call: true },
+        { usage: { inputTokens: 10 } },
+        { waitFor: thawed },
+        { call: true },
+        { usage: { inputTokens: 1000 } },
+        { say: "late" },
+      ],
+      "*": [{ call: true }, { usage: { inputTokens: 100 } }, { say: "in time" }],
+    };
+    const chilled = await scene.turnq.submit({
+      agent: "frozen",
+      input: "x",
+      id: "f1",
+      options: { script: slow },
+      retry: { backoff: { delayMs: 5 } },
+    });
+    await until(
+      async () => (await scene.ledger("frozen").events("f1", 1, 0))?.some(({ type }) => type === "usage"),
+      "the usage of the attempt that is to freeze",
+    );
 
     frozen.kill("SIGSTOP");
     child.kill("SIGKILL");
@@ -129,13 +186,23 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
     const results = await Promise.all([turn, alone].map((handle) => handle.result({ waitMs: 40_000 })));
 
     for (const result of results) {
-      expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([["lost", opened?.worker], ["crashed", "survivor"], ["completed", "survivor"]]);
+      expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([
+        ["lost", opened?.worker],
+        ["crashed", "survivor"],
+        ["completed", "survivor"],
+      ]);
       // The killed attempt's second call had no report when its worker died: the sum is a floor, and says so.
       expect(result.usage).toMatchObject({ inputTokens: 1110, costUsd: 0.5, known: "partial" });
       expect(result.wastedUsage).toMatchObject({ inputTokens: 110 });
-      expect(result.attempts[0]).toMatchObject({ failure: { code: "worker_lost" }, usage: { inputTokens: 10, known: "partial" } });
+      expect(result.attempts[0]).toMatchObject({
+        failure: { code: "worker_lost" },
+        usage: { inputTokens: 10, known: "partial" },
+      });
     }
-    expect(results.map(({ output, iteration }) => [output, iteration])).toEqual([["2 after 2", 2], ["1 after 0", undefined]]);
+    expect(results.map(({ output, iteration }) => [output, iteration])).toEqual([
+      ["2 after 2", 2],
+      ["1 after 0", undefined],
+    ]);
     const lines = (await readFile(log, "utf8")).trim().split("\n").toSorted();
     expect(lines).toEqual(["k1 1 2", "k1 2 2", "k1 3 2", "k2 1 0", "k2 2 0", "k2 3 0"]);
 
@@ -147,7 +214,12 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
     expect(events.filter(({ type }) => type === "tool_end")).toMatchObject([{ status: "unresolved" }]);
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, i) => i + 1));
     const counts = await scene.ledger("killed").batchCounts("kb");
-    expect(counts).toMatchObject({ attempts: 6, crashedAttempts: 4, outcomes: { ok: 2 }, usage: { inputTokens: 2220, known: "partial" } });
+    expect(counts).toMatchObject({
+      attempts: 6,
+      crashedAttempts: 4,
+      outcomes: { ok: 2 },
+      usage: { inputTokens: 2220, known: "partial" },
+    });
     expect(await scene.ledger("killed").facts("k1")).toMatchObject({ crashes: 1, spent: 1 });
     for (const id of ["k1", "k2"]) expect(await scene.told("killed", id)).toBe("completed");
 
@@ -156,14 +228,19 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
     expect(inTime).toMatchObject({ ok: true, output: "in time", usage: { inputTokens: 110 } });
     await writeFile(thawed, "");
     frozen.kill("SIGCONT");
-    expect(await until(async () => (await scene.ledger("frozen").facts("f1")).attempts[0]?.late, "the late spend")).toMatchObject({ inputTokens: 1000 });
+    expect(
+      await until(async () => (await scene.ledger("frozen").facts("f1")).attempts[0]?.late, "the late spend"),
+    ).toMatchObject({ inputTokens: 1000 });
     expect(await chilled.result()).toEqual(inTime);
     expect(await scene.told("frozen", "f1")).toBe("completed");
     frozen.kill("SIGKILL");
     await frozen.ended;
     await scene.check("frozen");
     const job = await scene.queue("killed").getJob("k1");
-    expect(job?.data.crashed).toMatchObject([{ attempt: 1, status: "lost" }, { attempt: 2, status: "crashed" }]);
+    expect(job?.data.crashed).toMatchObject([
+      { attempt: 1, status: "lost" },
+      { attempt: 2, status: "crashed" },
+    ]);
     await scene.check("killed");
   });
 });
@@ -175,7 +252,13 @@ test("A02: a turn whose workers die maxCrashes times ends as lost, ok false, wit
     await new Promise<never>(() => undefined);
   });
   await scene.publish(agent);
-  const turn = await scene.turnq.submit({ agent: "doomed", input: "x", id: "t1", limits: { graceMs: 0 }, retry: { maxCrashes: 2, backoff: { delayMs: 1 } } });
+  const turn = await scene.turnq.submit({
+    agent: "doomed",
+    input: "x",
+    id: "t1",
+    limits: { graceMs: 0 },
+    retry: { maxCrashes: 2, backoff: { delayMs: 1 } },
+  });
   // Workers that renew nothing are as good as dead.
   const dead = { ...QUICK, renewEveryMs: 3_600_000 };
   for (const attempt of [1, 2]) {
@@ -189,8 +272,15 @@ test("A02: a turn whose workers die maxCrashes times ends as lost, ok false, wit
   await scene.worker([agent], { id: "closer", leases: QUICK });
   const result = await turn.result({ waitMs: 20_000 });
   expect(result).toMatchObject({ ok: false, status: "lost", failure: { code: "worker_lost" } });
-  expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([["lost", "dead-1"], ["lost", "dead-2"]]);
+  expect(result.attempts.map(({ status, worker }) => [status, worker])).toEqual([
+    ["lost", "dead-1"],
+    ["lost", "dead-2"],
+  ]);
   expect(await scene.told("doomed", "t1")).toBe("failed");
   expect((await scene.queue("doomed").getJob("t1"))?.data.crashed).toHaveLength(2);
-  for (const attempt of [1, 2]) expect((await scene.ledger("doomed").attempt("t1", attempt))?.record).toMatchObject({ output: "half", status: "lost" });
+  for (const attempt of [1, 2])
+    expect((await scene.ledger("doomed").attempt("t1", attempt))?.record).toMatchObject({
+      output: "half",
+      status: "lost",
+    });
 });

@@ -21,29 +21,46 @@ afterAll(async () => {
 
 /** What is not closed in a turn's events, or not in its place. */
 function unclosed(events: readonly TurnEvent[]): string[] {
-  const problems: string[] = [];
-  for (const attempt of new Set(events.map((event) => event.attempt))) {
-    const own = events.filter((event) => event.attempt === attempt);
-    const count = (type: TurnEvent["type"]): number => own.filter((event) => event.type === type).length;
-    for (const type of ["agent_start", "agent_end"] as const)
-      if (count(type) !== 1) problems.push(`attempt ${attempt}: ${count(type)} ${type}`);
-    if (own[0]?.type !== "agent_start") problems.push(`attempt ${attempt} begins with ${own[0]?.type}`);
-    if (count("step_start") !== count("step_end")) problems.push(`attempt ${attempt}: steps are open`);
-    const ids = (type: "tool_start" | "tool_end"): string[] =>
-      own.flatMap((event) => (event.type === type && "id" in event ? [event.id] : [])).toSorted();
-    if (ids("tool_start").join() !== ids("tool_end").join()) problems.push(`attempt ${attempt}: tools are open`);
-    const end = own.find((event) => event.type === "agent_end");
-    const well =
-      end?.type === "agent_end" && ["completed", "stopped_early", "limit_reached", "cancelled"].includes(end.status);
-    if (count("rolled_back") !== (well ? 0 : 1))
-      problems.push(`attempt ${attempt}: ${count("rolled_back")} rolled_back`);
-  }
+  const attempts = [...new Set(events.map((event) => event.attempt))];
+  const problems = attempts.flatMap((attempt) => unclosedAttempt(events.filter((event) => event.attempt === attempt)));
   const seqs = events.map((event) => event.seq);
   if (seqs.some((seq, i) => i > 0 && seq <= (seqs[i - 1] ?? 0))) problems.push("seq does not rise");
   if (events.at(-1)?.type !== "turn_completed") problems.push(`the last event is ${events.at(-1)?.type}`);
-  if (events.filter((event) => event.type === "turn_completed").length !== 1)
-    problems.push("turn_completed is not there once");
+  if (countOf(events, "turn_completed") !== 1) problems.push("turn_completed is not there once");
   return problems;
+}
+
+const ENDED_WELL = ["completed", "stopped_early", "limit_reached", "cancelled"];
+
+function unclosedAttempt(events: readonly TurnEvent[]): string[] {
+  const end = events.find((event) => event.type === "agent_end");
+  const well = end?.type === "agent_end" && ENDED_WELL.includes(end.status);
+  const found = {
+    first: events[0]?.type,
+    starts: countOf(events, "agent_start"),
+    ends: countOf(events, "agent_end"),
+    openSteps: countOf(events, "step_start") - countOf(events, "step_end"),
+    toolsEnded: toolsOf(events, "tool_end"),
+    rolledBack: countOf(events, "rolled_back"),
+  };
+  const due = {
+    first: "agent_start",
+    starts: 1,
+    ends: 1,
+    openSteps: 0,
+    toolsEnded: toolsOf(events, "tool_start"),
+    rolledBack: well ? 0 : 1,
+  };
+  const [a, b] = [JSON.stringify(found), JSON.stringify(due)];
+  return a === b ? [] : [`attempt ${events[0]?.attempt}: ${a} instead of ${b}`];
+}
+
+function countOf(events: readonly TurnEvent[], type: TurnEvent["type"]): number {
+  return events.filter((event) => event.type === type).length;
+}
+
+function toolsOf(events: readonly TurnEvent[], type: "tool_start" | "tool_end"): string[] {
+  return events.flatMap((event) => (event.type === type && "id" in event ? [event.id] : [])).toSorted();
 }
 
 const WORK: Action[] = [
@@ -100,7 +117,8 @@ test("events() live: what was flushed is there while the agent still runs, from 
     if (event.type === "call_start" && event.attempt === 2) gate.open();
   }
   expect(unclosed(seen)).toEqual([]);
-  expect(seen.map(({ attempt }) => attempt)).toEqual([...seen.map(({ attempt }) => attempt)].toSorted());
+  const attempts = seen.map(({ attempt }) => attempt);
+  expect(attempts).toEqual(attempts.toSorted((a, b) => a - b));
   const middle = seen[3]?.seq ?? 0;
   expect(await eventsOf(turn, middle)).toEqual(seen.filter(({ seq }) => seq > middle));
   expect(await eventsOf(turn, seen.at(-1)?.seq)).toEqual([]);

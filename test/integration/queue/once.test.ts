@@ -56,7 +56,10 @@ test("invariant 10, D04: another worker that is given a turn that runs elsewhere
   await until(() => runs.length === 1);
   await scene.worker([agent("second")], { id: "second", leases: QUICK });
   await scene.stall("elsewhere", "t1");
-  await until(async () => Number(await scene.redis.hget(scene.bull("elsewhere", "t1"), "ats")) >= 3, "some deliveries at the second worker");
+  await until(
+    async () => Number(await scene.redis.hget(scene.bull("elsewhere", "t1"), "ats")) >= 3,
+    "some deliveries at the second worker",
+  );
   gate.open();
   expect(await turn.result({ waitMs: 20_000 })).toMatchObject({ ok: true, attempts: [{ worker: "first" }] });
   expect(await scene.told("elsewhere", "t1")).toBe("completed");
@@ -67,11 +70,25 @@ test("invariant 10, D04: another worker that is given a turn that runs elsewhere
 test("invariant 11, D11: slots come back: after 50 turns of which most crash, hang or fail, as many run at once as before", async () => {
   const agent = scriptedAgent("slots");
   const worker = await scene.worker([agent], { concurrency: 2 });
-  const kinds = [[{ say: "ok" }], [{ crash: "boom" }], [{ hang: true }], [{ breakRecord: "x" }, { say: "x" }], [{ tool: "t", open: true }, { crash: "late" }]] as const;
+  const kinds = [
+    [{ say: "ok" }],
+    [{ crash: "boom" }],
+    [{ hang: true }],
+    [{ breakRecord: "x" }, { say: "x" }],
+    [{ tool: "t", open: true }, { crash: "late" }],
+  ] as const;
   const turns = [];
   for (let i = 0; i < 50; i++) {
     const script = JSON.parse(JSON.stringify(kinds[i % kinds.length]));
-    turns.push(await scene.turnq.submit({ agent: "slots", input: "x", options: { script }, limits: { timeoutMs: 60, graceMs: 0 }, retry: { maxAttempts: 2, backoff: { delayMs: 1 } } }));
+    turns.push(
+      await scene.turnq.submit({
+        agent: "slots",
+        input: "x",
+        options: { script },
+        limits: { timeoutMs: 60, graceMs: 0 },
+        retry: { maxAttempts: 2, backoff: { delayMs: 1 } },
+      }),
+    );
   }
   const results = await Promise.all(turns.map((turn) => turn.result({ waitMs: 40_000 })));
   expect(results.filter(({ ok }) => ok).length).toBeGreaterThan(0);
@@ -80,18 +97,33 @@ test("invariant 11, D11: slots come back: after 50 turns of which most crash, ha
   // Two turns of which each waits for the other can only end when both slots are free.
   let here = 0;
   const both = new Gate();
-  const pair = defineAgent("pair", async () => {
-    here += 1;
-    if (here === 2) both.open();
-    await both.opened;
-    return "met";
-  }, { lane: "slots" });
+  const pair = defineAgent(
+    "pair",
+    async () => {
+      here += 1;
+      if (here === 2) both.open();
+      await both.opened;
+      return "met";
+    },
+    { lane: "slots" },
+  );
   await worker.close();
   const next = await scene.worker([agent, pair], { concurrency: 2 });
-  const crashing = await scene.turnq.submit({ agent: "slots", input: "x", options: { script: [{ crash: "x" }] }, retry: { maxAttempts: 1 } });
+  const crashing = await scene.turnq.submit({
+    agent: "slots",
+    input: "x",
+    options: { script: [{ crash: "x" }] },
+    retry: { maxAttempts: 1 },
+  });
   await crashing.result({ waitMs: 20_000 });
-  const met = await Promise.all([scene.turnq.submit({ agent: "pair", input: "1" }), scene.turnq.submit({ agent: "pair", input: "2" })]);
-  expect(await Promise.all(met.map(async (turn) => (await turn.result({ waitMs: 20_000 })).output))).toEqual(["met", "met"]);
+  const met = await Promise.all([
+    scene.turnq.submit({ agent: "pair", input: "1" }),
+    scene.turnq.submit({ agent: "pair", input: "2" }),
+  ]);
+  expect(await Promise.all(met.map(async (turn) => (await turn.result({ waitMs: 20_000 })).output))).toEqual([
+    "met",
+    "met",
+  ]);
   await until(() => next.worker.running === 0);
   await scene.check("slots");
 });
@@ -114,17 +146,35 @@ function sendTwice(redis: Redis): void {
 test("invariant 13: a batch with sessions, crashes and retries, each script executed twice, ends as if each had been executed once", async () => {
   const agent = scriptedAgent("double");
   await scene.publish(agent);
-  const script = { "1": [{ call: true }, { usage: { inputTokens: 1 } }, { crash: "boom" }], "*": [{ call: true }, { usage: { inputTokens: 10 } }, { say: "{iteration}" }] };
+  const script = {
+    "1": [{ call: true }, { usage: { inputTokens: 1 } }, { crash: "boom" }],
+    "*": [{ call: true }, { usage: { inputTokens: 10 } }, { say: "{iteration}" }],
+  };
   const good = [{ call: true }, { usage: { inputTokens: 100 } }, { say: "{iteration}" }];
   const turns = [];
   for (let i = 0; i < 30; i++) {
-    turns.push(await scene.turnq.submit({ agent: "double", input: "x", id: `d${i}`, session: `s${i % 5}`, batch: { id: "db", sample: `${i}`, epoch: 1 }, options: { script: i % 2 === 0 ? script : good }, retry: { backoff: { delayMs: 2 } } }));
+    turns.push(
+      await scene.turnq.submit({
+        agent: "double",
+        input: "x",
+        id: `d${i}`,
+        session: `s${i % 5}`,
+        batch: { id: "db", sample: `${i}`, epoch: 1 },
+        options: { script: i % 2 === 0 ? script : good },
+        retry: { backoff: { delayMs: 2 } },
+      }),
+    );
   }
   for (let i = 0; i < 2; i++) await scene.worker([agent], { prepare: sendTwice });
   const results = await Promise.all(turns.map((turn) => turn.result({ waitMs: 40_000 })));
   expect(results.map(({ iteration }) => iteration)).toEqual(turns.map((_, i) => Math.floor(i / 5) + 1));
   expect(results.map(({ attempts }) => attempts.length)).toEqual(turns.map((_, i) => (i % 2 === 0 ? 2 : 1)));
-  expect(await scene.turnq.batch("db").progress()).toMatchObject({ attempts: 45, crashedAttempts: 15, outcomes: { ok: 30 }, usage: { inputTokens: 15 * 11 + 15 * 100 } });
+  expect(await scene.turnq.batch("db").progress()).toMatchObject({
+    attempts: 45,
+    crashedAttempts: 15,
+    outcomes: { ok: 30 },
+    usage: { inputTokens: 15 * 11 + 15 * 100 },
+  });
   await scene.check("double");
 });
 

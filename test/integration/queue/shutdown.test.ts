@@ -151,7 +151,7 @@ test("A05: a worker that is closed while Redis is down ends within its limit, it
     child.child.send("close");
     expect(await reported).toMatchObject({ complete: false, abandoned: expect.any(Number) });
     expect(await child.ended).toBe(0);
-   
+
     expect(isProcessAlive(child.pid)).toBe(false);
 
     const { url, ...again } = await startRedisServer({ binary: redisBinary(), dir: own.dir, port: own.port });

@@ -23,20 +23,37 @@ test("a turn goes from submit to its Result", async () => {
   await worker.start();
   const turn = await turnq.submit({ agent: "upper", input: "hello", target: "HELLO", expect: [{ type: "equals" }] });
   expect(turn).toMatchObject({ lane: "upper", duplicate: false });
-  expect(await turn.result({ waitMs: 20_000 })).toMatchObject({ ok: true, output: "HELLO", status: "completed", generation: 1, score: { passed: true } });
+  expect(await turn.result({ waitMs: 20_000 })).toMatchObject({
+    ok: true,
+    output: "HELLO",
+    status: "completed",
+    generation: 1,
+    score: { passed: true },
+  });
   await turnq.close();
 });
 
 test("A22: a submit with a known id is told what is there: a duplicate by the same content, an error by other content, which names the fields and no prompt", async () => {
   await scene.publish(defineAgent("known", () => "x"));
-  const turn = await scene.turnq.submit({ agent: "known", input: "the first", id: "9001", limits: { timeoutMs: 1000 } });
+  const turn = await scene.turnq.submit({
+    agent: "known",
+    input: "the first",
+    id: "9001",
+    limits: { timeoutMs: 1000 },
+  });
   expect(turn.duplicate).toBe(false);
   const again = await scene.turnq.submit({ agent: "known", input: "the first", id: "9001", limits: { timeoutMs: 5 } });
   expect([again.id, again.duplicate]).toEqual(["9001", true]);
   const refused = scene.turnq.submit({ agent: "known", input: "a secret prompt", id: "9001", options: { a: 1 } });
-  await expect(refused).rejects.toMatchObject({ code: "id_conflict", details: { turn: "9001", fields: ["input", "options"] } });
+  await expect(refused).rejects.toMatchObject({
+    code: "id_conflict",
+    details: { turn: "9001", fields: ["input", "options"] },
+  });
   await expect(refused).rejects.not.toThrow(/secret|the first/);
-  expect(await scene.ledger("known").request("9001")).toMatchObject({ input: "the first", limits: { timeoutMs: 1000 } });
+  expect(await scene.ledger("known").request("9001")).toMatchObject({
+    input: "the first",
+    limits: { timeoutMs: 1000 },
+  });
   expect(await scene.queue("known").getJobCounts("wait")).toEqual({ wait: 1 });
   await scene.check("known");
 });
@@ -55,14 +72,18 @@ test("A22: a duplicate of a turn whose job is missing gets it back", async () =>
 test("D13: a batch that is submitted again completes itself: no cell twice; a conflict names the sample", async () => {
   const agent = defineAgent("cells", ({ text }) => text);
   await scene.publish(agent);
-  const items = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => ({ input: `in ${from + i}`, id: `s${from + i}` }));
+  const items = (from: number, to: number) =>
+    Array.from({ length: to - from }, (_, i) => ({ input: `in ${from + i}`, id: `s${from + i}` }));
   await scene.turnq.submitMany(items(0, 130), { batch: "db", agents: ["cells"], epochs: 2 });
   const batch = await scene.turnq.submitMany(items(0, 150), { batch: "db", agents: ["cells"], epochs: 2 });
   expect(await batch.progress()).toMatchObject({ turns: 300, states: { waiting: 300 } });
-  await expect(scene.turnq.submitMany([{ input: "changed", id: "s7" }], { batch: "db", agents: ["cells"] })).rejects.toMatchObject({ code: "id_conflict", where: "batch db, sample s7" });
+  await expect(
+    scene.turnq.submitMany([{ input: "changed", id: "s7" }], { batch: "db", agents: ["cells"] }),
+  ).rejects.toMatchObject({ code: "id_conflict", where: "batch db, sample s7" });
   await scene.worker([agent], { concurrency: 20 });
   const seen = new Map<string, number>();
-  for await (const line of batch.results({ follow: true })) seen.set(`${line.sample} ${line.epoch}`, (seen.get(`${line.sample} ${line.epoch}`) ?? 0) + 1);
+  for await (const line of batch.results({ follow: true }))
+    seen.set(`${line.sample} ${line.epoch}`, (seen.get(`${line.sample} ${line.epoch}`) ?? 0) + 1);
   expect(seen.size).toBe(300);
   expect([...seen.values()].every((count) => count === 1)).toBe(true);
   await scene.check("cells");
@@ -83,14 +104,17 @@ const REFUSED: readonly (readonly [string, object, string])[] = [
 ];
 
 test.each(REFUSED)("A20, A29: %s is refused before anything is stored", async (_what, more, code) => {
-  await scene.publish(defineAgent("strict", () => "x"), defineAgent("deaf", () => "x", { cooperativeStop: false }));
+  await scene.publish(
+    defineAgent("strict", () => "x"),
+    defineAgent("deaf", () => "x", { cooperativeStop: false }),
+  );
   const request = { agent: "strict", input: "x", ...more } as TurnRequest;
   await expect(scene.turnq.submit(request)).rejects.toMatchObject({ code });
   expect(await scene.redis.keys("{turnq:str*")).toEqual([]);
   expect(await scene.redis.keys("{turnq:deaf*")).toEqual([]);
 });
 
-test("an unknown agent's error names the nearest known one", async () => {
+test("an unknown agent's error names the known ones", async () => {
   await scene.publish(defineAgent("strict", () => "x"));
-  await expect(scene.turnq.submit({ agent: "stric", input: "x" })).rejects.toThrow(/did you mean "strict"/);
+  await expect(scene.turnq.submit({ agent: "stric", input: "x" })).rejects.toThrow(/unknown agent "stric".*strict/);
 });

@@ -6,16 +6,32 @@ import { storedRequest } from "../../agents.ts";
 import { testEvents, testRecord } from "../../lane.ts";
 import type { TurnFacts } from "../../../src/ledger/ledger.ts";
 
-const facts: TurnFacts = { request: storedRequest(), generation: 1, firstAttempt: 1, spent: 0, crashes: 0, seq: 0, rev: 0, submittedAt: 0, startedAt: 0, attempts: [] };
+const facts: TurnFacts = {
+  request: storedRequest(),
+  generation: 1,
+  firstAttempt: 1,
+  spent: 0,
+  crashes: 0,
+  seq: 0,
+  rev: 0,
+  submittedAt: 0,
+  startedAt: 0,
+  attempts: [],
+};
 const ZLIB = 0x78;
 
 test("property: a request of any size and text is read as it was written", () => {
   fc.assert(
-    fc.property(fc.string({ unit: "grapheme", minLength: 1, maxLength: 200 }), fc.integer({ min: 1, max: 100 }), fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 4 })), (text, times, options) => {
-      const request = storedRequest({ input: text.repeat(times), options: JSON.parse(JSON.stringify(options)) });
-      const bytes = encode("request", request);
-      expect(decode("request", bytes, "here")).toEqual(request);
-    }),
+    fc.property(
+      fc.string({ unit: "grapheme", minLength: 1, maxLength: 200 }),
+      fc.integer({ min: 1, max: 100 }),
+      fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 4 })),
+      (text, times, options) => {
+        const request = storedRequest({ input: text.repeat(times), options: JSON.parse(JSON.stringify(options)) });
+        const bytes = encode("request", request);
+        expect(decode("request", bytes, "here")).toEqual(request);
+      },
+    ),
   );
 });
 
@@ -29,12 +45,18 @@ test("4 KB of JSON is stored as it is, more is compressed", () => {
 });
 
 test("an attempt keeps its record and its events", () => {
-  const stored = { v: 1 as const, record: testRecord({ attempt: 1, iteration: 1, facts }), events: testEvents("t1", 1, 0, { type: "text_delta", text: "a" }, { type: "rolled_back", reason: "crashed" }) };
+  const stored = {
+    v: 1 as const,
+    record: testRecord({ attempt: 1, iteration: 1, facts }),
+    events: testEvents("t1", 1, 0, { type: "text_delta", text: "a" }, { type: "rolled_back", reason: "crashed" }),
+  };
   expect(decode("attempt", encode("attempt", stored), "here")).toEqual(stored);
 });
 
 test("D26: a key __proto__ stays an ordinary field and touches no prototype", () => {
-  const request = storedRequest({ options: JSON.parse('{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}}') });
+  const request = storedRequest({
+    options: JSON.parse('{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}}'),
+  });
   const read = decode("request", encode("request", request), "here");
   expect(JSON.stringify(read.options)).toBe(JSON.stringify(request.options));
   expect(Reflect.get({}, "polluted")).toBeUndefined();
@@ -51,7 +73,9 @@ describe("corrupt", () => {
     ["null", Buffer.from("null")],
     ["a compressed null", deflateSync(Buffer.from("null"))],
   ])("%s", (_what, bytes) => {
-    expect(() => decode("request", bytes, "turn t1")).toThrow(expect.objectContaining({ code: "corrupt", where: "turn t1" }));
+    expect(() => decode("request", bytes, "turn t1")).toThrow(
+      expect.objectContaining({ code: "corrupt", where: "turn t1" }),
+    );
   });
 
   test("a value that would inflate beyond any size of ours is refused", () => {

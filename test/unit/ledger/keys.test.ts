@@ -41,6 +41,7 @@ test("every key of a lane carries its tag, kinds do not run into one another or 
   expect(settledChannel("a/b")).toBe(`${tag}/settled`);
   for (const [name, kind] of Object.entries(KIND)) {
     const others = Object.entries(KIND).filter(([other]) => other !== name);
-    for (const [, other] of others) if (kind.endsWith(":")) expect(other.startsWith(kind), `${other} is within ${kind}`).toBe(false);
+    for (const [, other] of others)
+      if (kind.endsWith(":")) expect(other.startsWith(kind), `${other} is within ${kind}`).toBe(false);
   }
 });

@@ -10,11 +10,33 @@ import { TEN_TOKENS, testRecord } from "../../lane.ts";
 const used = (inputTokens: number): Usage => ({ inputTokens, modelCalls: 1, toolCalls: 0, known: "reported" });
 
 function closed(attempt: number, more: Partial<ClosedAttempt> = {}): ClosedAttempt {
-  return { attempt, status: "crashed", usage: used(attempt), worker: "w", startedAt: 1, endedAt: 2, crashed: true, steps: 2, ...more };
+  return {
+    attempt,
+    status: "crashed",
+    usage: used(attempt),
+    worker: "w",
+    startedAt: 1,
+    endedAt: 2,
+    crashed: true,
+    steps: 2,
+    ...more,
+  };
 }
 
 function facts(more: Partial<TurnFacts> = {}): TurnFacts {
-  return { request: storedRequest(), generation: 1, firstAttempt: 1, spent: 0, crashes: 0, seq: 0, rev: 0, submittedAt: 500, startedAt: 700, attempts: [], ...more };
+  return {
+    request: storedRequest(),
+    generation: 1,
+    firstAttempt: 1,
+    spent: 0,
+    crashes: 0,
+    seq: 0,
+    rev: 0,
+    submittedAt: 500,
+    startedAt: 700,
+    attempts: [],
+    ...more,
+  };
 }
 
 function ending(known: TurnFacts, more: Parameters<typeof testRecord>[1] = {}) {
@@ -27,8 +49,22 @@ test("a first attempt that answered", () => {
   const result = buildResult(ending(facts()));
   expect(TurnResult.parse(result)).toEqual(result);
   expect(result).toMatchObject({
-    v: 1, turn: "t1", generation: 1, agent: "a", output: "out", ok: true, status: "completed", usage: TEN_TOKENS, cancelled: false, budgetExhausted: false,
-    score: null, startedAt: 700, endedAt: 2000, durationMs: 1300, queuedMs: 200, wastedUsage: { modelCalls: 0, toolCalls: 0, known: "reported" },
+    v: 1,
+    turn: "t1",
+    generation: 1,
+    agent: "a",
+    output: "out",
+    ok: true,
+    status: "completed",
+    usage: TEN_TOKENS,
+    cancelled: false,
+    budgetExhausted: false,
+    score: null,
+    startedAt: 700,
+    endedAt: 2000,
+    durationMs: 1300,
+    queuedMs: 200,
+    wastedUsage: { modelCalls: 0, toolCalls: 0, known: "reported" },
   });
   expect(result.messages).toHaveLength(2);
   expect("error" in result || "session" in result || "failure" in result).toBe(false);
@@ -48,7 +84,13 @@ describe("spend", () => {
   test("without an answer all of it is wasted", () => {
     const result = buildResult(ending(facts({ attempts: [closed(1)] }), { status: "crashed", usage: used(50) }));
     expect(result.wastedUsage).toEqual(result.usage);
-    expect(result).toMatchObject({ ok: false, output: "", messages: [], error: "it crashed", failure: { code: "agent_crash" } });
+    expect(result).toMatchObject({
+      ok: false,
+      output: "",
+      messages: [],
+      error: "it crashed",
+      failure: { code: "agent_crash" },
+    });
   });
 
   test("of an earlier generation is not in it", () => {
@@ -60,13 +102,18 @@ describe("spend", () => {
 
   test("what is not fully known says so", () => {
     const known = facts({ attempts: [closed(1, { usage: { modelCalls: 0, toolCalls: 0, known: "unknown" } })] });
-    expect(buildResult(ending(known)).usage).toEqual(addUsage(TEN_TOKENS, { modelCalls: 0, toolCalls: 0, known: "unknown" }));
+    expect(buildResult(ending(known)).usage).toEqual(
+      addUsage(TEN_TOKENS, { modelCalls: 0, toolCalls: 0, known: "unknown" }),
+    );
     expect(buildResult(ending(known)).usage.known).toBe("partial");
   });
 });
 
 test("a limit is still ok, and says that the budget is exhausted and why it stopped", () => {
-  const result = buildResult({ ...ending(facts(), { status: "limit_reached", crashed: false }), stopReason: "max_steps" });
+  const result = buildResult({
+    ...ending(facts(), { status: "limit_reached", crashed: false }),
+    stopReason: "max_steps",
+  });
   expect(result).toMatchObject({ ok: true, budgetExhausted: true, stopReason: "max_steps", status: "limit_reached" });
 });
 
@@ -76,7 +123,10 @@ test("D22: a cancelled turn has the reason's text as its error", () => {
 });
 
 test("error is never empty, and session and iteration are there for a session's turn", () => {
-  const { failure: _failure, ...record } = testRecord({ attempt: 1, iteration: 3, facts: facts() }, { status: "crashed" });
+  const { failure: _failure, ...record } = testRecord(
+    { attempt: 1, iteration: 3, facts: facts() },
+    { status: "crashed" },
+  );
   const known = facts({ request: storedRequest({ session: "s" }) });
   const result = buildResult({ turn: "t1", facts: known, record, summary: closedAttempt(record, "w"), score: null });
   expect(result).toMatchObject({ error: "the attempt ended as crashed", session: "s", iteration: 3 });

@@ -4,13 +4,29 @@ import type { TurnRequest } from "../../../src/domain/turn-request.ts";
 import { contentDifference, contentHash } from "../../../src/queue/content-hash.ts";
 import { storedRequest } from "../../agents.ts";
 
-const base: TurnRequest = { agent: "a", input: "hi", session: "s", target: "4", expect: [{ type: "equals", value: "4" }], options: { b: 1, a: { d: [1, 2], c: null } } };
+const base: TurnRequest = {
+  agent: "a",
+  input: "hi",
+  session: "s",
+  target: "4",
+  expect: [{ type: "equals", value: "4" }],
+  options: { b: 1, a: { d: [1, 2], c: null } },
+};
 
 test("the order of keys does not count, and neither does an undefined field", () => {
-  const turned = { options: { a: { c: null, d: [1, 2] }, b: 1 }, expect: [{ value: "4", type: "equals" }], target: "4", session: "s", input: "hi", agent: "a" } as TurnRequest;
+  const turned = {
+    options: { a: { c: null, d: [1, 2] }, b: 1 },
+    expect: [{ value: "4", type: "equals" }],
+    target: "4",
+    session: "s",
+    input: "hi",
+    agent: "a",
+  } as TurnRequest;
   expect(contentHash(turned)).toBe(contentHash(base));
   expect(contentDifference(turned, base)).toEqual([]);
-  expect(contentHash({ agent: "a", input: "x", options: { a: undefined } } as unknown as TurnRequest)).toBe(contentHash({ agent: "a", input: "x", options: {} }));
+  expect(contentHash({ agent: "a", input: "x", options: { a: undefined } } as unknown as TurnRequest)).toBe(
+    contentHash({ agent: "a", input: "x", options: {} }),
+  );
 });
 
 test.each<[string, Partial<TurnRequest>]>([
@@ -28,10 +44,21 @@ test.each<[string, Partial<TurnRequest>]>([
 });
 
 test("limits, retry, labels, metadata, lane, id and batch are no content, and defaults of the configuration neither", () => {
-  const more: TurnRequest = { ...base, id: "x", lane: "l", limits: { timeoutMs: 1 }, retry: { maxAttempts: 9 }, labels: { a: "b" }, metadata: { a: 1 }, batch: { id: "b", sample: "1", epoch: 1 } };
+  const more: TurnRequest = {
+    ...base,
+    id: "x",
+    lane: "l",
+    limits: { timeoutMs: 1 },
+    retry: { maxAttempts: 9 },
+    labels: { a: "b" },
+    metadata: { a: 1 },
+    batch: { id: "b", sample: "1", epoch: 1 },
+  };
   expect(contentHash(more)).toBe(contentHash(base));
   const { agent, input, session = "", target = "", expect: checks = [], options = {} } = base;
-  expect(contentHash(storedRequest({ agent, input, session, target, expect: checks, options }))).toBe(contentHash(base));
+  expect(contentHash(storedRequest({ agent, input, session, target, expect: checks, options }))).toBe(
+    contentHash(base),
+  );
 });
 
 test("fields cannot run into one another", () => {

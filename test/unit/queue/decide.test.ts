@@ -6,10 +6,27 @@ import { decide, type Budget, type Decision } from "../../../src/queue/decide.ts
 import { storedRequest } from "../../agents.ts";
 import { testRecord } from "../../lane.ts";
 
-const facts = { request: storedRequest(), generation: 1, firstAttempt: 1, spent: 0, crashes: 0, seq: 0, rev: 0, submittedAt: 0, startedAt: 0, attempts: [] };
+const facts = {
+  request: storedRequest(),
+  generation: 1,
+  firstAttempt: 1,
+  spent: 0,
+  crashes: 0,
+  seq: 0,
+  rev: 0,
+  submittedAt: 0,
+  startedAt: 0,
+  attempts: [],
+};
 const record = (more: Partial<TurnRecord>): TurnRecord => testRecord({ attempt: 1, iteration: 1, facts }, more);
-const budget = (more: Partial<Budget> = {}, retry: RetryInput = {}): Budget => ({ retry: resolveRetry(retry), spent: 0, crashes: 0, ...more });
-const failedBy = (code: FailureCode, retryable?: boolean): TurnRecord => record({ status: "crashed", failure: failure(code, "x", { retryable }) });
+const budget = (more: Partial<Budget> = {}, retry: RetryInput = {}): Budget => ({
+  retry: resolveRetry(retry),
+  spent: 0,
+  crashes: 0,
+  ...more,
+});
+const failedBy = (code: FailureCode, retryable?: boolean): TurnRecord =>
+  record({ status: "crashed", failure: failure(code, "x", { retryable }) });
 const kindOf = (decision: Decision): string => decision.kind;
 const half = (): number => 0.5;
 
@@ -40,8 +57,15 @@ test.each(FailureCode.options)("%s: what it spends and what follows", (code) => 
   expect([decision.kind, decision.spends]).toEqual(TABLE[code]);
 });
 
-test.each(AttemptStatus.options.filter((status) => ["completed", "stopped_early", "limit_reached", "cancelled"].includes(status)))("%s ends the turn and spends nothing", (status) => {
-  expect(decide(record({ status }), budget({ spent: 9, crashes: 9 }), half)).toEqual({ kind: "settle", spends: "nothing" });
+test.each(
+  AttemptStatus.options.filter((status) =>
+    ["completed", "stopped_early", "limit_reached", "cancelled"].includes(status),
+  ),
+)("%s ends the turn and spends nothing", (status) => {
+  expect(decide(record({ status }), budget({ spent: 9, crashes: 9 }), half)).toEqual({
+    kind: "settle",
+    spends: "nothing",
+  });
 });
 
 test("a failed attempt that names no failure ends the turn: nothing says that another would do better", () => {
@@ -50,7 +74,9 @@ test("a failed attempt that names no failure ends the turn: nothing says that an
 });
 
 describe("budgets", () => {
-  const retried = FailureCode.options.filter((code) => FAILURE_POLICY[code].then === "retry" && FAILURE_POLICY[code].spends === "attempt");
+  const retried = FailureCode.options.filter(
+    (code) => FAILURE_POLICY[code].then === "retry" && FAILURE_POLICY[code].spends === "attempt",
+  );
 
   test.each(retried)("%s: maxAttempts counts the attempts that spend one, this one too", (code) => {
     const kinds = [0, 1, 2, 3].map((spent) => kindOf(decide(failedBy(code), budget({ spent }), half)));
@@ -60,12 +86,17 @@ describe("budgets", () => {
   });
 
   test("A02: lost workers have a budget of their own", () => {
-    expect([0, 1, 2].map((crashes) => kindOf(decide(failedBy("worker_lost"), budget({ crashes, spent: 99 }), half)))).toEqual(["retry", "retry", "settle"]);
+    expect(
+      [0, 1, 2].map((crashes) => kindOf(decide(failedBy("worker_lost"), budget({ crashes, spent: 99 }), half))),
+    ).toEqual(["retry", "retry", "settle"]);
   });
 
-  test.each(["rate_limited", "overloaded", "quota_exhausted", "interrupted"] as const)("%s goes on whatever was spent", (code) => {
-    expect(kindOf(decide(failedBy(code), budget({ spent: 99, crashes: 99 }), half))).not.toBe("settle");
-  });
+  test.each(["rate_limited", "overloaded", "quota_exhausted", "interrupted"] as const)(
+    "%s goes on whatever was spent",
+    (code) => {
+      expect(kindOf(decide(failedBy(code), budget({ spent: 99, crashes: 99 }), half))).not.toBe("settle");
+    },
+  );
 });
 
 test("an agent's own error is retried only where its source says so", () => {
@@ -90,11 +121,17 @@ test("C29: afterToolCalls never: no second attempt after a tool was called, neit
     expect(kindOf(decide(failedBy(code), budget({}, { afterToolCalls: "never" }), half))).toBe("retry");
   }
   // Handed back it was not the turn's fault, and spends nothing.
-  expect(kindOf(decide({ ...failedBy("interrupted"), usage }, budget({}, { afterToolCalls: "never" }), half))).toBe("hand_back");
+  expect(kindOf(decide({ ...failedBy("interrupted"), usage }, budget({}, { afterToolCalls: "never" }), half))).toBe(
+    "hand_back",
+  );
 });
 
 test("A31, A32: the wait grows by the factor from the first failure, has a cap, and is spread by the jitter", () => {
-  const retry = { maxAttempts: 50, maxCrashes: 50, backoff: { delayMs: 100, factor: 3, maxMs: 2000, jitter: 0 } } as const;
+  const retry = {
+    maxAttempts: 50,
+    maxCrashes: 50,
+    backoff: { delayMs: 100, factor: 3, maxMs: 2000, jitter: 0 },
+  } as const;
   const wait = (spent: number, crashes = 0, code: FailureCode = "agent_crash"): number => {
     const decision = decide(failedBy(code), budget({ spent, crashes }, retry), half);
     return decision.kind === "retry" ? decision.afterMs : -1;

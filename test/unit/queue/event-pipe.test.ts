@@ -9,7 +9,11 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const delta = (text: string, threadId?: string): EventBody => ({ type: "text_delta", text, ...(threadId === undefined ? {} : { threadId }) });
+const delta = (text: string, threadId?: string): EventBody => ({
+  type: "text_delta",
+  text,
+  ...(threadId === undefined ? {} : { threadId }),
+});
 const tool = (i: number): EventBody => ({ type: "tool_start", id: `t${i}`, name: "t", args: {} });
 
 /** A pipe whose appends are answered by the test. */
@@ -29,7 +33,8 @@ function piped(more: { after?: number; maxChars?: number; answer?: () => Promise
   return { pipe, appended };
 }
 
-const texts = (events: readonly TurnEvent[]): string[] => events.flatMap((event) => (event.type === "text_delta" ? [event.text] : [event.type]));
+const texts = (events: readonly TurnEvent[]): string[] =>
+  events.flatMap((event) => (event.type === "text_delta" ? [event.text] : [event.type]));
 
 test("events wait at most 100 ms, deltas merged, and get their seq when they are taken", async () => {
   const { pipe, appended } = piped({ after: 10 });
@@ -41,7 +46,11 @@ test("events wait at most 100 ms, deltas merged, and get their seq when they are
   expect(appended).toEqual([]);
   await vi.advanceTimersByTimeAsync(1);
   expect(appended.map(texts)).toEqual([["ab", "tool_start", "c"]]);
-  expect(appended[0]?.map(({ seq, turn, attempt, at }) => [seq, turn, attempt, at])).toEqual([[11, "t1", 2, 1000], [12, "t1", 2, 1000], [13, "t1", 2, 1000]]);
+  expect(appended[0]?.map(({ seq, turn, attempt, at }) => [seq, turn, attempt, at])).toEqual([
+    [11, "t1", 2, 1000],
+    [12, "t1", 2, 1000],
+    [13, "t1", 2, 1000],
+  ]);
   pipe.push(delta("d"));
   await vi.advanceTimersByTimeAsync(100);
   expect(appended.map(texts)).toEqual([["ab", "tool_start", "c"], ["d"]]);
@@ -57,7 +66,14 @@ test("call_start is flushed at once: it must be stored before the call is paid f
 
 test("deltas of other threads or kinds are not merged", async () => {
   const { pipe, appended } = piped();
-  for (const event of [delta("a"), delta("b", "x"), delta("c", "x"), { type: "thought_delta", text: "t" } as const, delta("d")]) pipe.push(event);
+  for (const event of [
+    delta("a"),
+    delta("b", "x"),
+    delta("c", "x"),
+    { type: "thought_delta", text: "t" } as const,
+    delta("d"),
+  ])
+    pipe.push(event);
   await vi.advanceTimersByTimeAsync(100);
   expect(appended[0]?.map((event) => ("text" in event ? event.text : ""))).toEqual(["a", "bc", "t", "d"]);
 });

@@ -8,7 +8,18 @@ import type { TurnFacts } from "../../../src/ledger/ledger.ts";
 import { storedRequest } from "../../agents.ts";
 import { testRecord } from "../../lane.ts";
 
-const facts: TurnFacts = { request: storedRequest(), generation: 1, firstAttempt: 1, spent: 0, crashes: 0, seq: 0, rev: 0, submittedAt: 0, startedAt: 0, attempts: [] };
+const facts: TurnFacts = {
+  request: storedRequest(),
+  generation: 1,
+  firstAttempt: 1,
+  spent: 0,
+  crashes: 0,
+  seq: 0,
+  rev: 0,
+  submittedAt: 0,
+  startedAt: 0,
+  attempts: [],
+};
 const record = (more: Parameters<typeof testRecord>[1] = {}) => testRecord({ attempt: 1, iteration: 1, facts }, more);
 const resultOf = (more: Parameters<typeof testRecord>[1] = {}) => {
   const made = record(more);
@@ -17,8 +28,22 @@ const resultOf = (more: Parameters<typeof testRecord>[1] = {}) => {
 
 test("a job's data holds what a list shows, and nothing that is absent", () => {
   expect(jobData(storedRequest())).toEqual({ v: 1, turn: "t1", agent: "a", input: "hello", crashed: [] });
-  const full = storedRequest({ session: "s", batch: { id: "b", sample: "1", epoch: 1 }, labels: { a: "b" }, input: [{ type: "text", text: "parts" }] });
-  expect(jobData(full)).toEqual({ v: 1, turn: "t1", agent: "a", session: "s", batch: "b", labels: { a: "b" }, input: "parts", crashed: [] });
+  const full = storedRequest({
+    session: "s",
+    batch: { id: "b", sample: "1", epoch: 1 },
+    labels: { a: "b" },
+    input: [{ type: "text", text: "parts" }],
+  });
+  expect(jobData(full)).toEqual({
+    v: 1,
+    turn: "t1",
+    agent: "a",
+    session: "s",
+    batch: "b",
+    labels: { a: "b" },
+    input: "parts",
+    crashed: [],
+  });
 });
 
 test("C42: a long input is cut at 2 KB with one mark, never inside a character", () => {
@@ -33,7 +58,14 @@ test("a crashed record is whole up to 4 KB; above it its summary with the end of
   const large = record({ status: "crashed", output: `${"x".repeat(10_000)}the end` });
   const [first, second] = jobData(storedRequest(), [small, large]).crashed as [object, Record<string, unknown>];
   expect(first).toEqual(small);
-  expect(second).toMatchObject({ attempt: 1, status: "crashed", crashed: true, cut: true, steps: 0, usage: large.usage });
+  expect(second).toMatchObject({
+    attempt: 1,
+    status: "crashed",
+    crashed: true,
+    cut: true,
+    steps: 0,
+    usage: large.usage,
+  });
   expect(String(second["output"])).toHaveLength(500);
   expect(String(second["output"]).endsWith("the end")).toBe(true);
   expect("messages" in second).toBe(false);
@@ -67,5 +99,7 @@ test.each(AttemptStatus.options)("what BullMQ is told of an attempt that ended a
 });
 
 test.each(FailureCode.options)("what BullMQ is told of a failure %s that the agent told", (code) => {
-  expect(toldAsFailed(resultOf({ status: "failed", failure: failure(code, "x") }))).toBe(["config", "auth", "invalid_request"].includes(code));
+  expect(toldAsFailed(resultOf({ status: "failed", failure: failure(code, "x") }))).toBe(
+    ["config", "auth", "invalid_request"].includes(code),
+  );
 });
