@@ -95,6 +95,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       redis: own,
       workerId: worker,
       specs: wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir),
+      moreLanes: wanted.lanes,
       concurrency: wanted.concurrency ?? 10,
       laneConcurrency: wanted.laneConcurrency,
       processes: processPort(processes, store, worker),

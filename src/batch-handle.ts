@@ -42,6 +42,11 @@ export class Batch {
     return { batch: this.id, overdue, ...counts };
   }
 
+  /** The lanes that its turns are in. */
+  async lanes(): Promise<string[]> {
+    return this.#asked(() => this.#view.lanes());
+  }
+
   /** True when any turn of it was ever submitted. */
   async exists(): Promise<boolean> {
     return (await this.#asked(() => this.#view.counts())) !== undefined;

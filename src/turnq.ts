@@ -21,6 +21,8 @@ import { redisError } from "./redis/connection.ts";
 export interface WorkerOptions {
   /** The agents to run; those that openTurnq was given unless said. */
   readonly agents?: readonly AgentLike[] | undefined;
+  /** Lanes to take turns from besides the agents' own: a request may name another one. */
+  readonly lanes?: readonly string[] | undefined;
   /** Turns at once, over all lanes; 10 unless given. */
   readonly concurrency?: number | undefined;
   /** Turns at once over all workers, by lane. */
@@ -164,7 +166,8 @@ export class Turnq {
   }
 
   #handle(lane: string, id: string, duplicate: boolean): TurnHandle {
-    return new TurnHandle(this.#parts.lanes.get(lane).ledger, this.#parts.watch, id, duplicate);
+    const errorOf = (error: unknown): unknown => asTurnqError(error, this.#parts.redis);
+    return new TurnHandle(this.#parts.lanes.get(lane).ledger, this.#parts.watch, id, duplicate, errorOf);
   }
 
   /** Looks once more when the agent is not known yet: a worker may have published it since. */

@@ -74,7 +74,7 @@ export const OPTIONS = {
     new Option("--config <file>", "the configuration (turnq.config.* of this folder or above unless given)").argParser(
       fileName,
     ),
-  lane: () => new Option("--lane <name>", "the lane").argParser(name),
+  lane: (meaning: string) => new Option("--lane <name>", meaning).argParser(name),
   json: () => new Option("--json", "one JSON object per line on stdout, and nothing else"),
   quiet: () => new Option("--quiet", "no progress and no hints"),
 } as const;

@@ -43,7 +43,8 @@ export class Output {
 
   /** True where progress can be shown in place. */
   get isTerminal(): boolean {
-    return this.#stderr.isTTY === true;
+    // One without a size shows nothing in place.
+    return this.#stderr.isTTY === true && this.#stderr.columns !== 0;
   }
 
   /** A line for stdout. Resolves when more may be written. Throws `file` when stdout cannot be written to. */

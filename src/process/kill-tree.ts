@@ -49,7 +49,7 @@ export function killTreeSync(target: KillTarget, deps: KillDeps = MACHINE): Kill
 }
 
 function killOnce(target: KillTarget, deps: KillDeps, killed: Set<number>): number[] {
-  const alive = lookFor(deps.table, target);
+  const alive = lookFor(deps.table, target, killed);
   // A group is killed at one stroke first: its members cannot fork their way out between two kills.
   if (alive.length > 0) for (const group of target.groups ?? []) deps.kill(-group);
   for (const pid of alive) {
@@ -60,9 +60,9 @@ function killOnce(target: KillTarget, deps: KillDeps, killed: Set<number>): numb
 }
 
 /** Where nothing can be seen, the groups are struck blindly and the look is repeated. */
-function lookFor(table: ProcessTable, target: KillTarget): number[] {
+function lookFor(table: ProcessTable, target: KillTarget, killed: ReadonlySet<number>): number[] {
   try {
-    return targetsIn(table, target);
+    return targetsIn(table, target, killed);
   } catch {
     return [...(target.groups ?? [])];
   }
@@ -70,17 +70,19 @@ function lookFor(table: ProcessTable, target: KillTarget): number[] {
 
 /**
  * Who of the table is meant, by one look at it: a child whose environment was cleared (`env -i`)
- * is known only by its parent, so it must be found before the parent is killed.
+ * is known only by its parent, so it must be found before the parent is killed. `killed` have been
+ * struck: one that is about to end has no environment any more, but may still hold files and ports.
  */
-export function targetsIn(table: ProcessTable, target: KillTarget): number[] {
+export function targetsIn(table: ProcessTable, target: KillTarget, killed: ReadonlySet<number> = new Set()): number[] {
   const spared = new Set([0, 1, process.pid, ...(target.spared ?? [])]);
   const groups = new Set(target.groups ?? []);
   const { marked } = target;
   const rows = table.list().filter((row) => !spared.has(row.pid));
   const found = new Set<number>();
   for (const row of rows) {
-    const mark = marked === undefined || row.dead || groups.has(row.pgid) ? undefined : table.markOf(row.pid);
-    if (groups.has(row.pgid) || (mark !== undefined && marked?.(mark) === true)) found.add(row.pid);
+    const known = groups.has(row.pgid) || killed.has(row.pid);
+    const mark = marked === undefined || row.dead || known ? undefined : table.markOf(row.pid);
+    if (known || (mark !== undefined && marked?.(mark) === true)) found.add(row.pid);
   }
   addDescendants(rows, found);
   return rows.filter((row) => found.has(row.pid) && !row.dead).map((row) => row.pid);

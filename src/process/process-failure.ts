@@ -25,7 +25,7 @@ export function startFailure(program: string, error: unknown): ProcessFailure {
 
 /** How a process ended, in words: a signal is named, since its exit code is null and null is not 0. */
 export function endText(end: { readonly code: number | null; readonly signal: NodeJS.Signals | null }): string {
-  if (end.signal === "SIGKILL") return "killed by SIGKILL (maybe out of memory)";
-  if (end.signal !== null) return `killed by ${end.signal}`;
+  if (end.signal === "SIGKILL") return "was killed by SIGKILL (maybe out of memory)";
+  if (end.signal !== null) return `was killed by ${end.signal}`;
   return `exited with code ${end.code ?? "unknown"}`;
 }

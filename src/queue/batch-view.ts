@@ -45,6 +45,13 @@ export class BatchView {
     return first === undefined ? undefined : rest.reduce(addCounts, first);
   }
 
+  /** The lanes that hold turns of the batch. */
+  async lanes(): Promise<string[]> {
+    const ledgers = await this.#ledgers();
+    const counts = await Promise.all(ledgers.map((ledger) => ledger.batchCounts(this.batch)));
+    return ledgers.flatMap(({ lane }, i) => (counts[i] === undefined ? [] : [lane]));
+  }
+
   /** Open attempts of dead workers in the batch's lanes. */
   async overdue(): Promise<number> {
     const counts = await Promise.all((await this.#ledgers()).map((ledger) => ledger.overdue()));

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { settledChannel } from "../ledger/keys.ts";
 import { messageOf } from "../domain/error.ts";
@@ -20,7 +21,7 @@ export class SettledWatch {
     this.#log = log;
   }
 
-  /** Has the lane listened to. Failing is no error: waiters look by themselves too. */
+  /** Has the lane listened to. Failing or taking long is no error: waiters look by themselves too. */
   async listen(lane: string): Promise<void> {
     let listening = this.#lanes.get(lane);
     if (listening === undefined) {
@@ -30,7 +31,7 @@ export class SettledWatch {
       });
       this.#lanes.set(lane, listening);
     }
-    await listening;
+    await Promise.race([listening, sleep(LOOK_EVERY_MS, undefined, { ref: false })]);
   }
 
   #open(): Redis {

@@ -28,7 +28,7 @@ export interface EventsOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One turn, from any process. */
+/** One turn, from any process. Every method also throws `redis_unreachable` and `redis_refused`. */
 export class TurnHandle {
   readonly id: string;
   readonly lane: string;
@@ -36,42 +36,59 @@ export class TurnHandle {
   readonly duplicate: boolean;
   readonly #ledger: LaneLedger;
   readonly #watch: SettledWatch;
+  readonly #errorOf: (error: unknown) => unknown;
 
-  constructor(ledger: LaneLedger, watch: SettledWatch, id: string, duplicate: boolean) {
+  /** `errorOf` makes of a fault of Redis what callers of turnq are thrown. */
+  constructor(
+    ledger: LaneLedger,
+    watch: SettledWatch,
+    id: string,
+    duplicate: boolean,
+    errorOf: (error: unknown) => unknown = (error) => error,
+  ) {
     this.id = id;
     this.lane = ledger.lane;
     this.duplicate = duplicate;
     this.#ledger = ledger;
     this.#watch = watch;
+    this.#errorOf = errorOf;
+  }
+
+  async #ask<T>(call: (ledger: LaneLedger) => Promise<T>): Promise<T> {
+    try {
+      return await call(this.#ledger);
+    } catch (error) {
+      throw this.#errorOf(error);
+    }
   }
 
   /** Where the turn is. Throws `not_found`. */
   async row(): Promise<TurnRow> {
-    const row = await this.#ledger.row(this.id);
+    const row = await this.#ask((ledger) => ledger.row(this.id));
     if (row === undefined) throw new TurnqError("not_found", "there is no such turn", { where: `turn ${this.id}` });
     return row;
   }
 
   /** What was asked, as it is stored. Throws `not_found`. */
   async request(): Promise<StoredRequest> {
-    return (await this.#ledger.facts(this.id)).request;
+    return (await this.#ask((ledger) => ledger.facts(this.id))).request;
   }
 
   /** The attempts that have ended, over all generations, in order. Throws `not_found`. */
   async attempts(): Promise<readonly ClosedAttempt[]> {
-    return (await this.#ledger.facts(this.id)).attempts;
+    return (await this.#ask((ledger) => ledger.facts(this.id))).attempts;
   }
 
   /** The account of an attempt that has ended, a crashed one too; undefined while it runs. */
   async record(attempt: number): Promise<TurnRecord | undefined> {
-    return (await this.#ledger.attempt(this.id, attempt))?.record;
+    return (await this.#ask((ledger) => ledger.attempt(this.id, attempt)))?.record;
   }
 
   /** The attempt that runs now; undefined when none does. Throws `not_found`. */
   async running(): Promise<(OpenedAttempt & { readonly attempt: number }) | undefined> {
     const row = await this.row();
     if (row.state !== "running" && row.state !== "stopping") return undefined;
-    const opened = await this.#ledger.opened(this.id, row.attempt);
+    const opened = await this.#ask((ledger) => ledger.opened(this.id, row.attempt));
     return opened === undefined ? undefined : { ...opened, attempt: row.attempt };
   }
 
@@ -84,7 +101,8 @@ export class TurnHandle {
     await this.#watch.listen(this.lane);
     for (;;) {
       const row = await this.row();
-      const result = row.state === "settled" ? await this.#ledger.result(this.id, row.generation) : undefined;
+      const result =
+        row.state === "settled" ? await this.#ask((ledger) => ledger.result(this.id, row.generation)) : undefined;
       if (result !== undefined) return result;
       const left = until - Date.now();
       if (left <= 0) throw new WaitTimeoutError(this.id, options.waitMs ?? 0);
@@ -116,9 +134,9 @@ export class TurnHandle {
   }
 
   async #eventsOf(attempt: number, after: number, closed: boolean): Promise<readonly TurnEvent[]> {
-    const live = await this.#ledger.events(this.id, attempt, after);
+    const live = await this.#ask((ledger) => ledger.events(this.id, attempt, after));
     if (live !== undefined || !closed) return live ?? [];
-    const stored = await this.#ledger.attempt(this.id, attempt);
+    const stored = await this.#ask((ledger) => ledger.attempt(this.id, attempt));
     return stored?.events.filter((event) => event.seq > after) ?? [];
   }
 }

@@ -34,6 +34,8 @@ export interface TurnWorkerOptions {
   readonly redis: Redis;
   readonly workerId: string;
   readonly specs: readonly AgentSpec[];
+  /** Lanes to take turns from besides the agents' own: a request may name another one. */
+  readonly moreLanes?: readonly string[] | undefined;
   /** Turns at once, over all lanes. */
   readonly concurrency: number;
   /** Turns at once over all workers, by lane. */
@@ -99,7 +101,7 @@ export class TurnWorker {
       givenUp: this.#givenUp.signal,
     };
     const slots = new Slots(this.#options.concurrency);
-    for (const name of new Set(specs.map(({ lane }) => lane))) {
+    for (const name of new Set([...specs.map(({ lane }) => lane), ...(this.#options.moreLanes ?? [])])) {
       await lanes.announce(name);
       const limit = laneConcurrency?.[name];
       if (limit !== undefined) await lanes.get(name).queue.setGlobalConcurrency(limit);

@@ -71,7 +71,10 @@ agentContract(
       nextInput: "again",
       timeoutMs: 3000,
       isChildAlive: () => isProcessAlive(Number(readFileSync(pidFile, "utf8"))),
-      dispose: () => place.close(),
+      dispose: async () => {
+        place.checkEmpty();
+        await place.close();
+      },
     };
   },
   { describe, it },

@@ -69,6 +69,7 @@ agentContract(
       isChildAlive: () => isProcessAlive(Number(readFileSync(pidFile, "utf8"))),
       dispose: async () => {
         await spec.close?.();
+        place.checkEmpty();
         await place.close();
       },
     };

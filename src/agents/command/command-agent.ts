@@ -28,6 +28,11 @@ export class CommandAgent extends Agent<CommandSetup> {
     return super.start({ ...options, env: { ...processes.allowedEnv(command.env), ...options.env } });
   }
 
+  override async kill(): Promise<void> {
+    await super.kill();
+    await this.#run?.ended;
+  }
+
   override killSync(): void {
     this.#run?.killSync();
     super.killSync();

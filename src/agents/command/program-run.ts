@@ -80,6 +80,11 @@ export class ProgramRun {
     if (!options.keepInputOpen) this.#process.endInput();
   }
 
+  /** Settles when the program and all that it started have ended; never rejects. */
+  get ended(): Promise<unknown> {
+    return this.#process.ended;
+  }
+
   killSync(): void {
     this.#process.killSync();
   }

@@ -2,6 +2,7 @@ import { Agent, type CostLogTags, type StartOptions, type TurnAnswer } from "../
 import { unsupportedLimits, type AgentAbilities, type AgentSpec } from "../../agent/agent-spec.ts";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
 import { failure } from "../../domain/failure.ts";
+import type { JsonObject } from "../../domain/json.ts";
 import { markText } from "../../process/mark.ts";
 import type { ProcessHost } from "../../process/process-host.ts";
 import { TranscriptBudget } from "../../process/transcript-budget.ts";
@@ -54,6 +55,10 @@ export class ModuleAgent extends Agent<ModuleSetup> {
   override killSync(): void {
     this.#runner?.killSync();
     super.killSync();
+  }
+
+  override getEnvironmentInfo(): JsonObject {
+    return { module: this.config.module.module };
   }
 
   protected override async takeTurn(turn: AgentTurn): Promise<TurnAnswer> {

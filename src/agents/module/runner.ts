@@ -147,7 +147,7 @@ export class Runner {
 
   /** Waits for the agent's `stop`; a runner that does not come to rest is not used again. */
   async #untilRest(): Promise<void> {
-    if (!this.#rested) {
+    if (!this.#rested && this.#death === undefined) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, REST_WAIT_MS);
         this.#onRest = () => {

@@ -58,7 +58,7 @@ export function addRun(program: Command, act: (file: string, options: RunOptions
     .addOption(OPTIONS.out())
     .addOption(OPTIONS.messages())
     .addOption(OPTIONS.config())
-    .addOption(OPTIONS.lane())
+    .addOption(OPTIONS.lane("the lane of turns that name none (the agent's own unless given)"))
     .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())
     .addHelpText(
@@ -199,6 +199,7 @@ class Run {
     const { turns, states } = await this.#batch.progress();
     if (states.settled === turns || this.#early.aborted) return undefined;
     const worker = this.#store.turnq.worker({
+      lanes: await this.#batch.lanes(),
       concurrency: this.#options.concurrency,
       laneConcurrency: laneConcurrency(this.#store),
     });

@@ -20,7 +20,7 @@ export function addShow(program: Command, act: (turn: string, options: ShowOptio
     .summary("show what a turn did, attempt by attempt")
     .description("Shows the attempts of TURN with what each did and cost, the transcript and the Result.")
     .argument("<turn>", "the turn's id")
-    .addOption(OPTIONS.lane())
+    .addOption(OPTIONS.lane("the lane to look in"))
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())

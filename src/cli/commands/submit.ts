@@ -32,7 +32,7 @@ export function addSubmit(program: Command, act: (file: string, options: SubmitO
     .addOption(OPTIONS.sample())
     .addOption(OPTIONS.timeout())
     .addOption(OPTIONS.config())
-    .addOption(OPTIONS.lane())
+    .addOption(OPTIONS.lane("the lane of turns that name none (the agent's own unless given)"))
     .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())
     .addHelpText(

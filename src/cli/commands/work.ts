@@ -13,6 +13,7 @@ interface WorkOptions {
   readonly agent?: readonly string[] | undefined;
   readonly concurrency: number;
   readonly config?: string | undefined;
+  readonly lane?: string | undefined;
   readonly quiet?: boolean | undefined;
 }
 
@@ -28,6 +29,7 @@ export function addWork(program: Command, act: (options: WorkOptions) => Promise
     .addOption(OPTIONS.agent())
     .addOption(OPTIONS.concurrency())
     .addOption(OPTIONS.config())
+    .addOption(OPTIONS.lane("a lane to take turns from besides the agents' own"))
     .addOption(OPTIONS.quiet())
     .addHelpText(
       "after",
@@ -50,6 +52,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     const interruption = context.interruptible();
     const worker = store.turnq.worker({
       agents,
+      lanes: options.lane === undefined ? [] : [options.lane],
       concurrency: options.concurrency,
       laneConcurrency: laneConcurrency(store),
     });

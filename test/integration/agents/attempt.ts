@@ -73,12 +73,15 @@ export class Place {
     return await ended(this.start(spec, more));
   }
 
-  /** Throws when a process was still there that bears a mark of the store. */
-  async close(): Promise<void> {
+  /** For the end of each test: throws when a process is still there that bears a mark of the store. */
+  checkEmpty(): void {
     const left = this.alive();
+    if (left.length > 0) throw new Error(`processes were left: ${left.join(", ")}`);
+  }
+
+  async close(): Promise<void> {
     await this.processes.close();
     rmSync(this.folder, { recursive: true, force: true });
-    if (left.length > 0) throw new Error(`processes were left: ${left.join(", ")}`);
   }
 }
 

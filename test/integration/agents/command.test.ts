@@ -1,6 +1,6 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { CommandConfig } from "../../../src/agents/command/command-config.ts";
 import { commandAgent } from "../../../src/agents/command/command-agent.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
@@ -9,11 +9,15 @@ import { Place, ended } from "./attempt.ts";
 
 let place: Place;
 
-beforeEach(() => {
+beforeAll(() => {
   place = new Place();
 });
 
-afterEach(async () => {
+afterEach(() => {
+  place.checkEmpty();
+});
+
+afterAll(async () => {
   await place.close();
 });
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { ModuleConfig } from "../../../src/agents/module/module-config.ts";
 import { moduleAgent, probeModule } from "../../../src/agents/module/module-agent.ts";
 import { RunnerPool } from "../../../src/agents/module/runner-pool.ts";
@@ -17,12 +17,16 @@ const FIXTURES = fileURLToPath(new URL("../../fixtures/module", import.meta.url)
 let place: Place;
 const specs: AgentSpec[] = [];
 
-beforeEach(() => {
+beforeAll(() => {
   place = new Place();
 });
 
 afterEach(async () => {
   for (const spec of specs.splice(0)) await spec.close?.();
+  place.checkEmpty();
+});
+
+afterAll(async () => {
   await place.close();
 });
 
@@ -244,7 +248,7 @@ describe("the runners of a module", () => {
     const { child, seen, exited } = worker("loop");
     await until("it loops", () => seen.text.includes("looping"));
     child.kill("SIGKILL");
-    await exited;
+    expect(await exited).toEqual([null, "SIGKILL"]);
     await until("nothing of it is alive", () => place.alive().length === 0);
   });
 });

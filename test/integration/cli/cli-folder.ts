@@ -21,6 +21,8 @@ export interface StartOptions {
   /** What stdin holds; it is empty unless given. "open" leaves it open. */
   readonly input?: string | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
+  /** The program, where it is not the built one of this project. */
+  readonly main?: string | undefined;
   /** Leaves stdout to the test: nothing reads it. */
   readonly ownStdout?: boolean | undefined;
 }
@@ -34,7 +36,7 @@ export class Command {
 
   constructor(dir: string, args: readonly string[], options: StartOptions) {
     const { PATH = "", HOME = "" } = process.env;
-    this.child = spawn(process.execPath, [MAIN, ...args], {
+    this.child = spawn(process.execPath, [options.main ?? MAIN, ...args], {
       cwd: dir,
       env: { PATH, HOME, ...options.env },
       stdio: ["pipe", "pipe", "pipe"],
@@ -169,7 +171,7 @@ export const STEP_CONFIG = JSON.stringify({
       type: "command",
       command: ["sh", "step.sh"],
       output: "events",
-      limits: { timeoutMs: 120_000, graceMs: 200 },
+      limits: { timeoutMs: 120_000, graceMs: 2500 },
       retry: { maxAttempts: 3, backoff: { delayMs: 1 } },
     },
   },

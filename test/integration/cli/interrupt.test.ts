@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { openTurnq } from "../../../src/app.ts";
-import { type CliFolder, jsonLines, stepFolder, turnsFile, until } from "./cli-folder.ts";
+import { type CliFolder, jsonLines, samplesOf, stepFolder, turnsFile, until } from "./cli-folder.ts";
 
 let folder: CliFolder;
 let redis: { readonly url: string; readonly pid: number };
@@ -42,8 +42,8 @@ async function startedRun() {
   return run;
 }
 
-async function settledSamples(): Promise<unknown[]> {
-  return jsonLines((await folder.run(["results", "b"])).stdout).map(({ sample }) => sample);
+async function settledSamples(): Promise<string[]> {
+  return samplesOf(jsonLines((await folder.run(["results", "b"])).stdout));
 }
 
 test("Ctrl-C in mid-run hands the turns back, says how to go on, and going on runs only what is not settled", async () => {

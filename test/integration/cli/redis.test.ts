@@ -78,12 +78,3 @@ test("doctor and run without a redis-server name what fetches one", async () => 
   });
   expect(wrong).toMatchObject({ code: 3, stderr: expect.stringContaining("is not an executable file") });
 });
-
-test("--help of each command has an example, and what to do next", async () => {
-  for (const command of ["run", "submit", "work", "results", "show", "retry", "redis", "doctor"]) {
-    const { code, stdout, stderr } = await folder.run([command, "--help"]);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(stdout).toContain(`Example:\n  $ turnq ${command}`);
-    expect(stdout).toContain("Next: ");
-  }
-});

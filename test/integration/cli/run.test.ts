@@ -133,6 +133,14 @@ test("a pipe is an input, also without a newline at its end; --map and --limit h
   expect(samplesOf(jsonLines(stdout))).toEqual(["7", "8"]);
 });
 
+test("turns in a lane that is no agent's own are run too", async () => {
+  const { code, stdout } = await folder.run(["run", "-", "--batch", "lanes", "--lane", "side", "--json", "--quiet"], {
+    input: '{"input": "work"}\n{"input": "work", "lane": "other"}\n',
+  });
+  expect(code).toBe(0);
+  expect(jsonLines(stdout).at(-1)).toMatchObject({ turns: 2, ok: 2 });
+});
+
 describe("what is wrong with an input is said before anything is stored", () => {
   test("A20 C20 A23: bad lines with number and field, the first 100 printed and the rest counted, exit 2", async () => {
     const good = Array.from({ length: 5 }, (_, n) => JSON.stringify({ id: n, input: "work" }));

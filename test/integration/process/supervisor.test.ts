@@ -67,7 +67,7 @@ describe("the supervisor", () => {
   it("keeps the deadline when the worker's loop is blocked", async () => {
     const { told, child } = await startWorker("block", 1500);
     await until("the program and its grandchild are dead", () => alive({ store, turn: "t/1" }).length === 0);
-    expect(isAlive(told.pid)).toBe(false);
+    await until("the program has ended", () => !isAlive(told.pid));
     expect(alive({ store, turn: "t/2" })).toHaveLength(1);
     expect(isAlive(child.pid ?? 0)).toBe(true);
   });

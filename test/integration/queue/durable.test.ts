@@ -52,7 +52,7 @@ test("invariant 2: nothing accepted is lost over a kill -9 and a restart of Redi
   })();
   await until(() => accepted.length >= 150);
   await killRedis();
-  // What was not accepted is told so, and not kept in memory to be sent later.
+  // A11: what was not accepted is told so, and not kept in memory to be sent later.
   expect(await submitting).toMatchObject({ code: "redis_unreachable" });
   await restartRedis();
   const rows = await scene.ledger("kept").rows(accepted);
@@ -83,6 +83,10 @@ test("invariant 10, A55: Redis is down in mid-turn for longer than BullMQ's lock
   const long = await scene.turnq.submit({ agent: "outage", input: "long", id: "long" });
   await until(async () => (await scene.ledger("outage").events("long", 1, 0))?.length);
   await killRedis();
+  const listening = long.events();
+  for (const call of [() => long.result({ waitMs: 100 }), () => long.row(), () => listening.next()]) {
+    await expect(call()).rejects.toMatchObject({ name: "TurnqError", code: "redis_unreachable" });
+  }
   // This one ends while Redis is away: its settle is repeated until it is answered.
   const downAt = Date.now();
   await until(() => Date.now() - downAt > 9000);

@@ -18,20 +18,34 @@ afterAll(async () => {
   await server.stop();
 });
 
-test("invariant 10, A01: the lock is lost three times while a turn runs: the deliveries join the live run", async () => {
+test("invariant 10, A01: the lock is lost three times while a turn runs: the deliveries join the live run, and ask nothing before it has ended", async () => {
   let runs = 0;
   const gate = new Gate();
-  const agent = defineAgent("joined", async () => {
+  const agent = defineAgent("joined", async ({ text }) => {
+    if (text === "another") return text;
     runs += 1;
     await gate.opened;
     return "once";
   });
-  await scene.worker([agent], { concurrency: 4 });
+  const begins: unknown[] = [];
+  const prepare = (redis: Redis): void => {
+    defineScripts(redis);
+    const begin = Reflect.get(redis, "turnq_beginBuffer") as (...args: unknown[]) => Promise<unknown>;
+    Reflect.set(redis, "turnq_beginBuffer", (...args: unknown[]) => {
+      begins.push(args[1]);
+      return begin.apply(redis, args);
+    });
+  };
+  await scene.worker([agent], { concurrency: 5, prepare });
   const turn = await scene.turnq.submit({ agent: "joined", input: "x", id: "t1" });
   await until(() => runs === 1);
   for (let lost = 1; lost <= 3; lost++) {
     await scene.stall("joined", "t1");
     await until(async () => (await scene.redis.hget(scene.bull("joined", "t1"), "ats")) === String(lost + 1));
+    // A turn that was fetched later has been through: whatever that delivery would have asked is asked.
+    const another = await scene.turnq.submit({ agent: "joined", input: "another", id: `another-${lost}` });
+    await another.result({ waitMs: 20_000 });
+    expect(begins.filter((id) => id === "t1")).toHaveLength(1);
   }
   gate.open();
   const result = await turn.result({ waitMs: 20_000 });

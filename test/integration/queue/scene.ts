@@ -111,7 +111,7 @@ export class Scene {
 
   /** Has producers know agents whose worker is not there yet. */
   async publish(...agents: readonly (DefinedAgent | AgentSpec)[]): Promise<void> {
-    await new Directory(this.redis, []).publish(agents.map(specOfEither));
+    await new Directory(this.redis, [], () => "").publish(agents.map(specOfEither));
   }
 
   /** Starts a worker of these agents in this process. */
@@ -129,7 +129,7 @@ export class Scene {
       processes: { mark: () => "", sweepEarlier: () => Promise.resolve() },
       start: startOptions(),
       score: scoreOf,
-      directory: new Directory(redis, []),
+      directory: new Directory(redis, [], () => ""),
       lanes,
       log: settings.log ?? SILENT,
       leases: { ...LEASE_SETTINGS, ...settings.leases },

@@ -100,3 +100,13 @@ test("help and the version are no errors", async () => {
     out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
   });
 });
+
+test.each(["run", "submit", "work", "results", "show", "retry", "redis", "doctor"])(
+  "the help of %s has an example, and what to do next",
+  async (command) => {
+    const { exitCode, out, err } = await tried(command, "--help");
+    expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+    expect(out).toContain(`Example:\n  $ turnq ${command}`);
+    expect(out).toContain("Next: ");
+  },
+);

@@ -68,6 +68,18 @@ describe("a kill", () => {
     expect(kills).toEqual([-10, 10, -10, 11, -10, 12]);
   });
 
+  it("waits for one that is about to end and bears no mark any more", async () => {
+    let looks = 0;
+    const list = (): ProcessRow[] => {
+      looks += 1;
+      return looks <= 3 ? [row(10, 1, 10)] : [row(10, 1, 10, true)];
+    };
+    const markOf = (): string | undefined => (looks === 1 ? "m" : undefined);
+    const deps = { table: { list, markOf }, kill: () => undefined };
+    expect(await killTree({ marked: (mark) => mark === "m" }, deps)).toEqual({ killed: 1, survivors: [] });
+    expect(looks).toBe(4);
+  });
+
   it("is bounded, and says who survived", () => {
     const { deps } = hydra(Number.POSITIVE_INFINITY);
     expect(killTreeSync({ groups: [10] }, deps).survivors).toHaveLength(1);

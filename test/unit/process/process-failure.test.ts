@@ -25,8 +25,8 @@ describe("a start that failed", () => {
 describe("C23: the end of a process, in words", () => {
   it("names a signal, and never takes a missing code for 0", () => {
     expect(endText({ code: 0, signal: null })).toBe("exited with code 0");
-    expect(endText({ code: null, signal: "SIGKILL" })).toBe("killed by SIGKILL (maybe out of memory)");
-    expect(endText({ code: null, signal: "SIGSEGV" })).toBe("killed by SIGSEGV");
+    expect(endText({ code: null, signal: "SIGKILL" })).toBe("was killed by SIGKILL (maybe out of memory)");
+    expect(endText({ code: null, signal: "SIGSEGV" })).toBe("was killed by SIGSEGV");
     expect(endText({ code: null, signal: null })).toBe("exited with code unknown");
   });
 });
