@@ -234,7 +234,7 @@ function checkedRequest(request: unknown): TurnRequest {
 
 /** What a fault of Redis, as its client throws it, means to a caller; anything else as it is. */
 export function asTurnqError(error: unknown, redis?: Redis): unknown {
-  const name = error instanceof Error ? error.constructor.name : "";
+  const name = error instanceof Error ? error.name : "";
   const fromRedis =
     name === "ReplyError" ||
     name === "MaxRetriesPerRequestError" ||

@@ -20,6 +20,3 @@ export interface CommandContext {
   readonly interruptible: () => Interruption;
   readonly now: () => number;
 }
-
-/** Runs a command and answers the exit code. What it throws ends it with the code of that error. */
-export type CommandAction<Options> = (context: CommandContext, argument: string, options: Options) => Promise<number>;

@@ -77,7 +77,7 @@ async function tell({ output }: CommandContext, check: RedisCheck, json: boolean
     : check.severity === "warning"
       ? colors.yellow("warn")
       : colors.red("bad ");
-  const wanted = check.ok ? "" : `, wanted ${check.wanted}`;
+  const wanted = check.ok || check.wanted === "" ? "" : `, wanted ${check.wanted}`;
   await output.line(`${mark} ${check.name}: ${check.found}${wanted}${check.hint === "" ? "" : `\n     ${check.hint}`}`);
 }
 
@@ -148,7 +148,7 @@ async function checkStore(context: CommandContext): Promise<RedisCheck[]> {
     }
   } catch (error) {
     const found = withoutPasswords(messageOf(error));
-    return [{ name: "redis", ok: false, severity: "error", found, wanted: "an answer", hint: "" }];
+    return [{ name: "redis", ok: false, severity: "error", found, wanted: "", hint: "" }];
   }
 }
 

@@ -264,7 +264,7 @@ test("A02: a turn whose workers die maxCrashes times ends as lost, ok false, wit
     retry: { maxCrashes: 2, backoff: { delayMs: 1 } },
   });
   // Workers that renew nothing are as good as dead.
-  const dead = { ...QUICK, renewEveryMs: 3_600_000 };
+  const dead = { ...QUICK, renewEveryMs: 3_600_000, maxGapMs: 3_600_000 };
   for (const attempt of [1, 2]) {
     await scene.worker([agent], { id: `dead-${attempt}`, concurrency: 1, leases: dead });
     await until(async () => (await scene.ledger("doomed").events("t1", attempt, 0))?.length, `attempt ${attempt}`);

@@ -21,6 +21,7 @@ import { redisLedger } from "../../../src/ledger/redis-ledger.ts";
 import { Directory } from "../../../src/queue/directory.ts";
 import { LaneSet } from "../../../src/queue/lane-set.ts";
 import type { TurnHandle } from "../../../src/queue/turn-handle.ts";
+import type { ProcessPort } from "../../../src/queue/worker-context.ts";
 import { TurnWorker } from "../../../src/queue/worker.ts";
 import { connect, whenReady } from "../../../src/redis/connection.ts";
 import { SILENT, type Log } from "../../../src/telemetry/log.ts";
@@ -61,6 +62,7 @@ export interface WorkerSettings {
   readonly concurrency?: number | undefined;
   readonly leases?: Partial<LeaseSettings> | undefined;
   readonly log?: Log | undefined;
+  readonly processes?: ProcessPort | undefined;
   /** Given the worker's connection before it is used. */
   readonly prepare?: ((redis: Redis) => void) | undefined;
 }
@@ -126,7 +128,7 @@ export class Scene {
       workerId: settings.id ?? `worker-${this.#workers}`,
       specs: agents.map(specOfEither),
       concurrency: settings.concurrency ?? 4,
-      processes: { mark: () => "", sweepEarlier: () => Promise.resolve() },
+      processes: settings.processes ?? { mark: () => "", sweepEarlier: () => Promise.resolve() },
       start: startOptions(),
       score: scoreOf,
       directory: new Directory(redis, [], () => ""),
