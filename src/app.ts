@@ -87,6 +87,14 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const lanes = new LaneSet(redis, log);
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
   const openWorker = async (wanted: WorkerOptions) => {
+    const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir);
+    await Promise.all(wantedSpecs.map((spec) => spec.learn?.()));
+    const working = wantedSpecs.filter(({ problem }) => problem === undefined);
+    for (const { name, problem } of wantedSpecs)
+      if (problem !== undefined) log.error({ agent: name, problem }, "an agent cannot run");
+    const [broken] = wantedSpecs;
+    if (working.length === 0 && broken !== undefined)
+      throw new TurnqError("config", broken.problem ?? "cannot run", { where: `agent ${broken.name}` });
     const own = connect(options.redis, "worker", { name: "turnq-worker" });
     await whenReady(own, options.connectWithinMs ?? CONNECT_WITHIN_MS);
     const swept = await sweepDeadWorkers(store);
@@ -94,7 +102,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
     const inner = new TurnWorker({
       redis: own,
       workerId: worker,
-      specs: wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir),
+      specs: working,
       moreLanes: wanted.lanes,
       concurrency: wanted.concurrency ?? 10,
       laneConcurrency: wanted.laneConcurrency,

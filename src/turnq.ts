@@ -80,6 +80,7 @@ export class Turnq {
   async submitMany(items: AsyncIterable<unknown> | Iterable<unknown>, options: SubmitManyOptions): Promise<Batch> {
     const { batch, agents = [], epochs = 1, expect } = options;
     await this.#parts.directory.refresh();
+    await this.#parts.directory.learn(agents);
     const cells: CellOptions = { batch, agents, epochs, expect, directory: this.agentDirectory(agents) };
     for await (const _stored of this.store(requestsOfObjects(items, cells)));
     return this.batch(batch);
@@ -108,6 +109,11 @@ export class Turnq {
       problem: (agent, request) => directory.problem(agent, request),
       lane: (agent, request) => request.lane ?? directory.find(agent)?.lane ?? agent,
     };
+  }
+
+  /** Finds out what these agents of this process can do, or all of them: a check of input can then refuse what they cannot. */
+  learnAgents(names?: readonly string[]): Promise<void> {
+    return this.#parts.directory.learn(names);
   }
 
   /** Reads anew which agents workers have published. */
@@ -173,6 +179,7 @@ export class Turnq {
   /** Looks once more when the agent is not known yet: a worker may have published it since. */
   async #know(agent: string): Promise<void> {
     if (this.#parts.directory.find(agent) === undefined) await this.refreshAgents();
+    await this.#parts.directory.learn([agent]);
   }
 
   async #asked<T>(call: () => Promise<T>): Promise<T> {

@@ -29,6 +29,10 @@ export interface AgentSpec {
   readonly retry?: RetryInput | undefined;
   /** True when its class has `supportsCostLogTags`: only then is it given them. */
   readonly wantsCostLogTags?: boolean | undefined;
+  /** Finds out what is not known before its code is loaded; `abilities` and `problem` are right after it. Never rejects. */
+  readonly learn?: (() => Promise<void>) | undefined;
+  /** Why it cannot run at all, once that is known. */
+  readonly problem?: string | undefined;
   /** Makes the agent of one attempt. May throw: the attempt then ends with that failure. */
   readonly create: (init: AttemptInit) => Agent;
   /** Ends what the spec keeps warm between attempts. May be called twice. */

@@ -78,6 +78,8 @@ export async function checkTurns(
   cells: CellOptions,
   signal: AbortSignal,
 ): Promise<InputReport> {
+  // What a module's agent can do is known once it was loaded: then what it cannot is refused here.
+  await turnq.learnAgents(cells.agents.length === 0 ? undefined : cells.agents);
   const report = await checkInput(input.open, cells);
   if (report.problems.length > 0) throw badLines(report, cells);
   if (await turnq.batch(cells.batch).exists()) await checkConflicts(turnq, input, cells, signal);

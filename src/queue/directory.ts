@@ -7,7 +7,10 @@ import type { TurnRequest } from "../domain/turn-request.ts";
 import { STORE_KEYS } from "../ledger/keys.ts";
 
 /** What a producer must know of an agent. */
-export type KnownAgent = Pick<AgentSpec, "name" | "lane" | "kind" | "abilities" | "limits" | "retry">;
+export type KnownAgent = Pick<
+  AgentSpec,
+  "name" | "lane" | "kind" | "abilities" | "limits" | "retry" | "learn" | "problem"
+>;
 
 const Published = z.object({
   name: z.string(),
@@ -55,6 +58,11 @@ export class Directory {
     }
   }
 
+  /** Has the agents of this process loaded, where that is needed to know what they can do; all of them unless named. */
+  async learn(names: readonly string[] = [...this.#own.keys()]): Promise<void> {
+    await Promise.all(names.map((name) => this.#own.get(name)?.learn?.()));
+  }
+
   names(): string[] {
     return [...new Set([...this.#own.keys(), ...this.#published.keys()])].toSorted();
   }
@@ -66,7 +74,7 @@ export class Directory {
   /** Why this agent cannot take this request, as a sentence; undefined when it can. Where no agent is known at all, nothing is refused. */
   problem(name: string, request: Pick<TurnRequest, "limits">): string | undefined {
     const agent = this.find(name);
-    if (agent !== undefined) return unsupportedLimits(agent.abilities, request.limits ?? {});
+    if (agent !== undefined) return agent.problem ?? unsupportedLimits(agent.abilities, request.limits ?? {});
     const names = this.names();
     if (names.length === 0) return undefined;
     const more = names.length > NAMES_SHOWN ? ` and ${names.length - NAMES_SHOWN} more` : "";

@@ -1,3 +1,4 @@
+import { messageOf } from "../../domain/error.ts";
 import { Agent, type CostLogTags, type StartOptions, type TurnAnswer } from "../../agent/agent.ts";
 import { unsupportedLimits, type AgentAbilities, type AgentSpec } from "../../agent/agent-spec.ts";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
@@ -15,8 +16,6 @@ export interface ModuleDeps {
   readonly processes: ProcessHost;
   /** The config's folder. */
   readonly baseDir: string;
-  /** What {@link probeModule} found. Without it the agent is taken to stop when told, and refuses at its start what it cannot do. */
-  readonly facts?: ModuleFacts | undefined;
 }
 
 interface ModuleSetup {
@@ -126,21 +125,39 @@ export class ModuleAgent extends Agent<ModuleSetup> {
 
 /** The agent that a `module` entry of the config describes. `close` ends its runners. */
 export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps): AgentSpec {
-  const { processes, baseDir, facts } = deps;
+  const { processes, baseDir } = deps;
   const lane = module.lane ?? name;
-  const abilities = facts?.abilities ?? ASSUMED;
+  let facts: ModuleFacts | undefined;
+  let problem: string | undefined;
+  let learning: Promise<void> | undefined;
+  const learn = async (): Promise<void> => {
+    try {
+      facts = await probeModule(name, module, deps);
+    } catch (error) {
+      problem = messageOf(error);
+    }
+  };
   const pool = new RunnerPool({ name, lane, module, processes, baseDir });
   return {
     name,
     lane,
     kind: "module",
-    abilities,
+    get abilities() {
+      return facts?.abilities ?? ASSUMED;
+    },
     limits: module.limits,
     retry: module.retry,
-    wantsCostLogTags: facts?.wantsCostLogTags,
+    get wantsCostLogTags() {
+      return facts?.wantsCostLogTags;
+    },
+    get problem() {
+      return problem;
+    },
+    learn: () => (learning ??= learn()),
     create: (init) => {
       // The tags are for the module's class; this one has no use for them.
       const { costLogTags, ...rest } = init;
+      const abilities = facts?.abilities ?? ASSUMED;
       return new ModuleAgent({ ...rest, name, config: { pool, processes, module, lane, abilities, costLogTags } });
     },
     close: () => pool.close(),

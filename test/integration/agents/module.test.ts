@@ -190,7 +190,10 @@ describe("limits that a module's agent cannot hold", () => {
     const facts = await probeModule("mine", config, { processes: place.processes, baseDir: FIXTURES });
     expect(facts.abilities).toMatchObject({ cooperativeStop: false, announcesCalls: true });
     expect(place.alive()).toEqual([]);
-    expect(moduleAgent("mine", config, { ...place.deps, baseDir: FIXTURES, facts }).abilities).toEqual(facts.abilities);
+    const spec = moduleAgent("mine", config, { ...place.deps, baseDir: FIXTURES });
+    await spec.learn?.();
+    expect(spec.abilities).toEqual(facts.abilities);
+    expect(spec.problem).toBeUndefined();
     const { record } = await place.run(agent("./two.mjs", { export: "default" }), { limits: { maxSteps: 3 } });
     expect(record.failure).toMatchObject({
       code: "invalid_request",
@@ -203,6 +206,9 @@ describe("limits that a module's agent cannot hold", () => {
     await expect(probeModule("mine", config, { processes: place.processes, baseDir: FIXTURES })).rejects.toMatchObject({
       failure: { code: "config" },
     });
+    const spec = moduleAgent("mine", config, { ...place.deps, baseDir: FIXTURES });
+    await spec.learn?.();
+    expect(spec.problem).toContain("gone.mjs");
   });
 });
 

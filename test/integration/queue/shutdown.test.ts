@@ -145,9 +145,6 @@ test("A05: a worker that is closed while Redis is down ends within its limit, it
     process.kill(own.pid, "SIGKILL");
     await own.exited;
     const reported = new Promise<unknown>((resolve) => child.child.once("message", resolve));
-    console.time("reported");
-    console.time("ended");
-    void reported.then(() => console.timeEnd("reported"));
     child.child.send("close");
     expect(await reported).toMatchObject({ complete: false, abandoned: expect.any(Number) });
     expect(await child.ended).toBe(0);
