@@ -88,7 +88,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
   const openWorker = async (wanted: WorkerOptions) => {
     const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir);
-    await Promise.all(wantedSpecs.map((spec) => spec.learn?.()));
+    await Promise.all(wantedSpecs.map(async (spec) => spec.learn?.()));
     const working = wantedSpecs.filter(({ problem }) => problem === undefined);
     for (const { name, problem } of wantedSpecs)
       if (problem !== undefined) log.error({ agent: name, problem }, "an agent cannot run");

@@ -56,7 +56,6 @@ export const EventBody = z.discriminatedUnion("type", [
   }),
 ]);
 export type EventBody = z.infer<typeof EventBody>;
-export type EventType = EventBody["type"];
 
 /** One event of a turn. */
 export const TurnEvent = z.intersection(z.object(place), EventBody);

@@ -60,7 +60,7 @@ export class Directory {
 
   /** Has the agents of this process loaded, where that is needed to know what they can do; all of them unless named. */
   async learn(names: readonly string[] = [...this.#own.keys()]): Promise<void> {
-    await Promise.all(names.map((name) => this.#own.get(name)?.learn?.()));
+    await Promise.all(names.map(async (name) => this.#own.get(name)?.learn?.()));
   }
 
   names(): string[] {

@@ -9,6 +9,7 @@ const LOOK_EVERY_MS = 1000;
 
 /** Tells waiters in this process of settled turns. One subscribed connection, opened with the first waiter. */
 export class SettledWatch {
+  #closed = false;
   readonly #connect: () => Redis;
   readonly #log: Log;
   readonly #waiting = new Map<string, Set<() => void>>();
@@ -62,7 +63,13 @@ export class SettledWatch {
     });
   }
 
+  /** True once it was closed: then its turnq was. */
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   close(): void {
+    this.#closed = true;
     this.#redis?.disconnect();
     for (const waiters of this.#waiting.values()) for (const resolve of waiters) resolve();
   }

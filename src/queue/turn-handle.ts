@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { TurnqError } from "../domain/error.ts";
+import { TurnqError, isTurnqError } from "../domain/error.ts";
 import type { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
@@ -94,43 +94,68 @@ export class TurnHandle {
 
   /**
    * The turn's Result, once it is settled; `ok: false` is a value, not an error. Waits for ever
-   * without `waitMs`; throws {@link WaitTimeoutError} after it, and `not_found`.
+   * without `waitMs`, also through an outage of Redis; throws {@link WaitTimeoutError} after it, or
+   * `redis_unreachable` when Redis is away then; `not_found`; `closed`.
    */
   async result(options: { readonly waitMs?: number | undefined } = {}): Promise<TurnResult> {
     const until = options.waitMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + options.waitMs;
     await this.#watch.listen(this.lane);
     for (;;) {
-      const row = await this.row();
-      const result =
-        row.state === "settled" ? await this.#ask((ledger) => ledger.result(this.id, row.generation)) : undefined;
-      if (result !== undefined) return result;
       const left = until - Date.now();
+      const result = await this.#outlast(() => this.#settled(), left);
+      if (result !== undefined) return result;
       if (left <= 0) throw new WaitTimeoutError(this.id, options.waitMs ?? 0);
       await this.#watch.wait(this.id, left);
+    }
+  }
+
+  async #settled(): Promise<TurnResult | undefined> {
+    const row = await this.row();
+    return row.state === "settled" ? this.#ask((ledger) => ledger.result(this.id, row.generation)) : undefined;
+  }
+
+  /** Undefined while Redis is away and there is time left: whoever waits for a turn does not give it up for that. */
+  async #outlast<T>(ask: () => Promise<T>, leftMs: number): Promise<T | undefined> {
+    try {
+      return await ask();
+    } catch (error) {
+      if (this.#watch.closed)
+        throw new TurnqError("closed", "turnq was closed", { where: `turn ${this.id}`, cause: error });
+      if (leftMs > 0 && isTurnqError(error, "redis_unreachable")) return undefined;
+      throw error;
     }
   }
 
   /**
    * The events of all attempts, from the start or after a seq, until the turn is settled. Events of
    * attempts that closed long ago come from their records: neighbouring deltas are joined there.
+   * Goes on after an outage of Redis.
    */
   async *events(options: EventsOptions = {}): AsyncGenerator<TurnEvent> {
     const stopped = (): boolean => options.signal?.aborted === true;
     let after = options.after ?? 0;
     for (let attempt = 1; !stopped();) {
-      const row = await this.row();
-      const over = row.state === "settled" || row.attempt > attempt;
-      const events = await this.#eventsOf(attempt, after, over);
-      for (const event of events) {
+      const page = await this.#outlast(() => this.#page(attempt, after), Number.POSITIVE_INFINITY);
+      for (const event of page?.events ?? []) {
         if (stopped()) return;
         after = event.seq;
         yield event;
       }
-      if (events.length > 0) continue;
-      if (row.attempt > attempt) attempt++;
-      else if (row.state === "settled") return;
+      if (page !== undefined && page.events.length > 0) continue;
+      if (page?.next === "attempt") attempt++;
+      else if (page?.next === "end") return;
       else await sleep(EVENTS_EVERY_MS, undefined, { signal: options.signal }).catch(() => undefined);
     }
+  }
+
+  /** Events of an attempt after a seq, and what follows when there are none. */
+  async #page(
+    attempt: number,
+    after: number,
+  ): Promise<{ events: readonly TurnEvent[]; next: "attempt" | "end" | "wait" }> {
+    const row = await this.row();
+    const next = row.attempt > attempt ? "attempt" : row.state === "settled" ? "end" : "wait";
+    return { events: await this.#eventsOf(attempt, after, next !== "wait"), next };
   }
 
   async #eventsOf(attempt: number, after: number, closed: boolean): Promise<readonly TurnEvent[]> {

@@ -20,7 +20,7 @@ const cells: CellOptions = {
 /** Stores in chunks of 100, as the producer does, and knows which sample has another content. */
 function storeOf(conflict?: string) {
   const stored: string[] = [];
-  const turnq: Pick<Turnq, "store" | "batch" | "conflicts"> = {
+  const turnq: Pick<Turnq, "store" | "batch" | "conflicts" | "learnAgents"> = {
     async *store(requests) {
       let chunk: { id: string; lane: string; duplicate: boolean }[] = [];
       const flush = () => {
@@ -32,6 +32,7 @@ function storeOf(conflict?: string) {
       yield flush();
       chunk = [];
     },
+    learnAgents: () => Promise.resolve(),
     batch: () => ({ exists: () => Promise.resolve(true) }) as ReturnType<Turnq["batch"]>,
     conflicts: (requests) => Promise.resolve(requests.flatMap(({ id }) => (id === conflict ? [id ?? ""] : []))),
   };
