@@ -13,7 +13,7 @@ import { scoreOf } from "./batch/score.ts";
 import type { AgentEntry } from "./config.ts";
 import { TurnqError } from "./domain/error.ts";
 import { STORE_KEYS } from "./ledger/keys.ts";
-import { createProcessHost, type ProcessHost } from "./process/process-host.ts";
+import { openProcesses, type Processes } from "./process/processes.ts";
 import { markText } from "./process/mark.ts";
 import { sweepDeadWorkers } from "./process/sweep.ts";
 import { workerId } from "./process/worker-id.ts";
@@ -75,7 +75,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const baseDir = options.baseDir ?? process.cwd();
   const store = await storeId(redis);
   const worker = workerId();
-  const processes = createProcessHost({
+  const processes = openProcesses({
     store,
     worker,
     env: options.env ?? {},
@@ -86,6 +86,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   await directory.refresh();
   const lanes = new LaneSet(redis, log);
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
+  const users = new SpecUsers();
   const openWorker = async (wanted: WorkerOptions) => {
     const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir);
     await Promise.all(wantedSpecs.map(async (spec) => spec.learn?.()));
@@ -96,13 +97,19 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
     if (working.length === 0 && broken !== undefined)
       throw new TurnqError("config", broken.problem ?? "cannot run", { where: `agent ${broken.name}` });
     const own = connect(options.redis, "worker", { name: "turnq-worker" });
-    await whenReady(own, options.connectWithinMs ?? CONNECT_WITHIN_MS);
-    const swept = await sweepDeadWorkers(store);
-    if (swept > 0) log.warn({ processes: swept }, "processes that dead workers left behind were killed");
+    try {
+      await whenReady(own, options.connectWithinMs ?? CONNECT_WITHIN_MS);
+      const swept = await sweepDeadWorkers(store);
+      if (swept > 0) log.warn({ processes: swept }, "processes that dead workers left behind were killed");
+    } catch (error) {
+      own.disconnect();
+      throw error;
+    }
     const inner = new TurnWorker({
       redis: own,
       workerId: worker,
       specs: working,
+      closeSpecs: users.use(working),
       moreLanes: wanted.lanes,
       concurrency: wanted.concurrency ?? 10,
       laneConcurrency: wanted.laneConcurrency,
@@ -126,6 +133,29 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   });
 }
 
+/** Counts who uses a spec: workers of one process share those that openTurnq was given. */
+class SpecUsers {
+  readonly #users = new Map<AgentSpec, number>();
+
+  /** Gives what ends this use; a spec without users ends what it keeps warm. */
+  use(specs: readonly AgentSpec[]): () => Promise<void> {
+    for (const spec of specs) this.#users.set(spec, (this.#users.get(spec) ?? 0) + 1);
+    return async () => {
+      await Promise.all(specs.map((spec) => this.#leave(spec)));
+    };
+  }
+
+  async #leave(spec: AgentSpec): Promise<void> {
+    const left = (this.#users.get(spec) ?? 1) - 1;
+    if (left > 0) {
+      this.#users.set(spec, left);
+      return;
+    }
+    this.#users.delete(spec);
+    await spec.close?.();
+  }
+}
+
 /** The random id of a store, made by whoever comes first: marks of processes carry it. */
 async function storeId(redis: Redis): Promise<string> {
   await redis.set(STORE_KEYS.store, randomUUID().slice(0, 8), "NX");
@@ -137,7 +167,7 @@ async function storeId(redis: Redis): Promise<string> {
   return id;
 }
 
-function processPort(processes: ProcessHost, store: string, worker: string): ProcessPort {
+function processPort(processes: Processes, store: string, worker: string): ProcessPort {
   return {
     mark: ({ lane, turn, attempt }) => markText({ store, lane, turn, attempt, worker }),
     sweepEarlier: async ({ lane, turn }) => {
@@ -146,7 +176,7 @@ function processPort(processes: ProcessHost, store: string, worker: string): Pro
   };
 }
 
-function specsOf(agents: readonly AgentLike[], processes: ProcessHost, baseDir: string): AgentSpec[] {
+function specsOf(agents: readonly AgentLike[], processes: Processes, baseDir: string): AgentSpec[] {
   const specs = agents.map((agent) => specOfAny(agent, processes, baseDir));
   const names = specs.map(({ name }) => name);
   const twice = names.find((name, i) => names.indexOf(name) < i);
@@ -154,7 +184,7 @@ function specsOf(agents: readonly AgentLike[], processes: ProcessHost, baseDir: 
   return specs;
 }
 
-function specOfAny(agent: AgentLike, processes: ProcessHost, baseDir: string): AgentSpec {
+function specOfAny(agent: AgentLike, processes: Processes, baseDir: string): AgentSpec {
   if (isDefinedAgent(agent)) return specOf(agent);
   if ("class" in agent) {
     if (!isAgentClass(agent.class))
@@ -165,7 +195,7 @@ function specOfAny(agent: AgentLike, processes: ProcessHost, baseDir: string): A
   return specOfEntry(name, entry, processes, baseDir);
 }
 
-function specOfEntry(name: string, entry: AgentEntry, processes: ProcessHost, baseDir: string): AgentSpec {
+function specOfEntry(name: string, entry: AgentEntry, processes: Processes, baseDir: string): AgentSpec {
   switch (entry.type) {
     case "command":
       return commandAgent(name, entry, { processes, baseDir });

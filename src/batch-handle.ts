@@ -1,4 +1,5 @@
 import { resultLine, type ResultLine } from "./batch/result-line.ts";
+import { SpendFold, type Spend } from "./batch/spend.ts";
 import { TurnqError } from "./domain/error.ts";
 import type { BatchView, FollowOptions } from "./queue/batch-view.ts";
 import type { BatchCounts } from "./ledger/ledger.ts";
@@ -63,14 +64,25 @@ export class Batch {
     }
   }
 
+  /** What each agent's attempts came to, over all generations, open turns and late spend included. Reads every turn. */
+  async spendByAgent(): Promise<ReadonlyMap<string, Spend>> {
+    return this.#asked(async () => {
+      const fold = new SpendFold();
+      for await (const { agent, attempts } of this.#view.attempts()) fold.add(agent, attempts);
+      return fold.byAgent;
+    });
+  }
+
   /** Opens a new generation of every turn that failed or expired; answers how many. Turns that are not settled stay as they are. */
   async retry(): Promise<number> {
     return this.#asked(async () => {
       let retried = 0;
-      for await (const { turn, ledger } of this.#view.turns()) {
-        const row = await ledger.row(turn);
-        if (row?.outcome !== "failed" && row?.outcome !== "expired") continue;
-        if ((await this.#port.retryTurn(turn, ledger.lane)).kind === "opened") retried++;
+      for await (const rows of this.#view.rows()) {
+        // One after the other: a session's turns go on in the order in which they were submitted.
+        for (const { id, lane, outcome } of rows) {
+          if (outcome !== "failed" && outcome !== "expired") continue;
+          if ((await this.#port.retryTurn(id, lane)).kind === "opened") retried++;
+        }
       }
       return retried;
     });

@@ -6,10 +6,12 @@ import { z } from "zod";
 import { CommandConfig } from "./agents/command/command-config.ts";
 import { ModuleConfig } from "./agents/module/module-config.ts";
 import { ScriptedConfig } from "./agents/scripted/script.ts";
+import { didYouMean } from "./batch/nearest.ts";
+import { fieldName, problemsOf, unknownKey } from "./batch/problem.ts";
 import { TurnqError, messageOf } from "./domain/error.ts";
 import { deepFreeze } from "./domain/freeze.ts";
 import { Name } from "./domain/id.ts";
-import { LimitsInput, RetryInput } from "./domain/limits.ts";
+import { Backoff, LimitsInput, RetryInput } from "./domain/limits.ts";
 
 const placed = { lane: Name.optional(), limits: LimitsInput.optional(), retry: RetryInput.optional() };
 
@@ -87,7 +89,7 @@ export interface LoadOptions {
   /** The file; searched for from `cwd` upwards when not given. */
   readonly file?: string | undefined;
   readonly cwd: string;
-  /** Fills `${NAME}` in texts. */
+  /** Fills `${NAME}` in texts; `$${NAME}` stays as `${NAME}`. */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
@@ -118,7 +120,8 @@ async function readJson(file: string): Promise<unknown> {
 
 async function importFile(file: string): Promise<unknown> {
   try {
-    return await createJiti(import.meta.url).import(file, { default: true });
+    // No cache on disk: it would be the one thing that a run leaves behind outside its folder.
+    return await createJiti(import.meta.url, { fsCache: false }).import(file, { default: true });
   } catch (error) {
     throw new TurnqError("config", `cannot be loaded: ${messageOf(error)}`, { where: file, cause: error });
   }
@@ -128,16 +131,53 @@ async function importFile(file: string): Promise<unknown> {
 export function checkConfig(content: unknown, where: string): ConfigFile {
   const parsed = ConfigFile.safeParse(content);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.map(
-    (issue) => `${issue.path.length === 0 ? "" : `${issue.path.join(".")}: `}${issue.message}`,
-  );
+  const problems = parsed.error.issues.flatMap((issue) => problemsOfIssue(issue, content));
   throw new TurnqError("config", problems.join("; "), { where });
 }
 
-/** Replaces `${NAME}` in every text by the environment's value. */
+const TYPES = AgentEntry.options.map((option) => option.shape.type.value);
+
+function problemsOfIssue(issue: z.core.$ZodIssue, content: unknown): string[] {
+  const field = fieldName(issue.path);
+  const at = field === undefined ? "" : `${field}: `;
+  if (issue.code === "unrecognized_keys") {
+    const known = keysAt(issue.path.map(String), content);
+    return issue.keys.map((key) => `${at}${unknownKey(key, known)}`);
+  }
+  if (issue.code === "invalid_union" && issue.path.length === 3 && issue.path[2] === "type") {
+    const type = valueAt(content, issue.path.map(String));
+    const near = typeof type === "string" ? didYouMean(type, TYPES) : "";
+    return [`${at}must be one of ${TYPES.join(", ")}${near}`];
+  }
+  return problemsOf(new z.ZodError([issue]), content, []).map(({ message }) => `${at}${message}`);
+}
+
+/** The keys that an object of the configuration may have, by where it is. */
+function keysAt([room, name, part, ...deeper]: readonly string[], content: unknown): readonly string[] {
+  if (room === undefined) return Object.keys(ConfigFile.shape);
+  if (room === "lanes") return Object.keys(LaneEntry.shape);
+  if (room !== "agents" || name === undefined) return [];
+  if (part === "limits") return Object.keys(LimitsInput.shape);
+  if (part === "retry") return Object.keys(deeper[0] === "backoff" ? Backoff.shape : RetryInput.shape);
+  const type = valueAt(content, ["agents", name, "type"]);
+  const option = AgentEntry.options.find(({ shape }) => shape.type.value === type);
+  return part === undefined && option !== undefined ? Object.keys(option.shape) : [];
+}
+
+function valueAt(value: unknown, path: readonly string[]): unknown {
+  let found = value;
+  for (const part of path) {
+    if (typeof found !== "object" || found === null || !Object.hasOwn(found, part)) return undefined;
+    found = Reflect.get(found, part);
+  }
+  return found;
+}
+
+/** Replaces `${NAME}` in every text by the environment's value; `$${NAME}` is a plain `${NAME}`. */
 function fillIn(value: unknown, env: LoadOptions["env"], where: string): unknown {
   if (typeof value === "string") {
-    return value.replaceAll(/\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (_whole, name: string) => {
+    return value.replaceAll(/\$?\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g, (whole, name: string) => {
+      if (whole.startsWith("$$")) return whole.slice(1);
       const found = env[name];
       if (found === undefined) throw new TurnqError("config", `\${${name}} is not set in the environment`, { where });
       return found;

@@ -15,7 +15,7 @@ import type { Producer, Submitted } from "./queue/producer.ts";
 import { retryTurn, type Retried } from "./queue/retry.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
-import type { CloseReport, TurnWorker } from "./queue/worker.ts";
+import { within, type CloseReport, type TurnWorker } from "./queue/worker.ts";
 import { redisError } from "./redis/connection.ts";
 
 export interface WorkerOptions {
@@ -40,6 +40,12 @@ export interface SubmitManyOptions {
   readonly expect?: CheckType | undefined;
 }
 
+/** A worker and the connection that is its own. */
+export interface OpenWorker {
+  readonly inner: TurnWorker;
+  readonly redis: Redis;
+}
+
 /** What turnq is made of; see app.ts. */
 export interface Parts {
   readonly redis: Redis;
@@ -47,7 +53,7 @@ export interface Parts {
   readonly directory: Directory;
   readonly watch: SettledWatch;
   readonly producer: Producer;
-  readonly openWorker: (options: WorkerOptions) => Promise<{ readonly inner: TurnWorker; readonly redis: Redis }>;
+  readonly openWorker: (options: WorkerOptions) => Promise<OpenWorker>;
   readonly closeProcesses: () => Promise<void>;
 }
 
@@ -153,18 +159,20 @@ export class Turnq {
     return worker;
   }
 
-  /** Closes workers that are still open, then the connections. The store stays. */
+  /** Closes workers that are still open, then the connections, whatever fails of it. The store stays. */
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
   }
 
   async #close(): Promise<void> {
-    await Promise.all([...this.#workers].map((worker) => worker.close()));
-    await this.#parts.closeProcesses();
+    const workers = await Promise.allSettled([...this.#workers].map((worker) => worker.close()));
+    const processes = await Promise.allSettled([this.#parts.closeProcesses()]);
     this.#parts.watch.close();
     await this.#parts.lanes.close().catch(() => undefined);
     this.#parts.redis.disconnect();
+    const failed = [...workers, ...processes].find((end) => end.status === "rejected");
+    if (failed !== undefined) throw failed.reason;
   }
 
   #retry(turn: string, lane: string): Promise<Retried> {
@@ -193,20 +201,33 @@ export class Turnq {
 
 /** A worker of this process. Start and close may be called more than once. */
 export class WorkerHandle {
-  readonly #open: () => Promise<{ readonly inner: TurnWorker; readonly redis: Redis }>;
-  #opened: Promise<{ readonly inner: TurnWorker; readonly redis: Redis }> | undefined;
+  readonly #open: () => Promise<OpenWorker>;
+  #opened: Promise<OpenWorker> | undefined;
   #closed: Promise<CloseReport> | undefined;
 
-  constructor(open: () => Promise<{ readonly inner: TurnWorker; readonly redis: Redis }>) {
+  constructor(open: () => Promise<OpenWorker>) {
     this.#open = open;
   }
 
-  /** Takes turns from now on. Throws `redis_unreachable`. */
+  /** Takes turns from now on. Throws `redis_unreachable`, `config`, `closed`; after the first two it may be called again. */
   async start(): Promise<void> {
-    if (this.#closed !== undefined) throw new TurnqError("closed", "the worker has been closed");
-    this.#opened ??= this.#open();
-    const { inner } = await this.#opened;
+    this.#checkOpen();
+    const { inner } = await (this.#opened ??= this.#openOnce());
+    this.#checkOpen();
     await inner.start();
+  }
+
+  async #openOnce(): Promise<OpenWorker> {
+    try {
+      return await this.#open();
+    } catch (error) {
+      this.#opened = undefined;
+      throw error;
+    }
+  }
+
+  #checkOpen(): void {
+    if (this.#closed !== undefined) throw new TurnqError("closed", "the worker has been closed");
   }
 
   /** Takes no more, stops what runs, hands it back; ends within `limitMs`, 25 s unless given. */
@@ -216,16 +237,32 @@ export class WorkerHandle {
   }
 
   async #close(limitMs: number): Promise<CloseReport> {
-    if (this.#opened === undefined) return { complete: true, abandoned: 0 };
-    const { inner, redis } = await this.#opened;
-    const report = await inner.close({ limitMs });
-    redis.disconnect();
-    return report;
+    const startedMs = performance.now();
+    let open: OpenWorker | undefined;
+    const opening = (this.#opened ?? Promise.resolve(undefined)).then(
+      (found) => (open = found),
+      () => undefined, // whoever called `start` knows; there is nothing to close
+    );
+    if (!(await within(opening, limitMs))) {
+      void opening.then((late) => (late === undefined ? undefined : closeOpen(late, 0)));
+      return { complete: false, abandoned: 0 };
+    }
+    if (open === undefined) return { complete: true, abandoned: 0 };
+    return await closeOpen(open, Math.max(0, limitMs - (performance.now() - startedMs)));
   }
 
   /** Kills what runs at once; `close` then ends soon. */
   async force(): Promise<void> {
-    if (this.#opened !== undefined) (await this.#opened).inner.force();
+    const open = await this.#opened?.catch(() => undefined);
+    open?.inner.force();
+  }
+}
+
+async function closeOpen({ inner, redis }: OpenWorker, limitMs: number): Promise<CloseReport> {
+  try {
+    return await inner.close({ limitMs });
+  } finally {
+    redis.disconnect();
   }
 }
 

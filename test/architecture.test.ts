@@ -34,10 +34,10 @@ const TABLE: Readonly<Record<string, Row>> = {
     rooms: EVERY,
     packages: ["cli-table3", "commander", "fastest-levenshtein", "log-update", "picocolors", "pretty-ms", "zod"],
   },
-  // The schemas of the adapters' own config entries stand with the adapters.
+  // The schemas of the adapters' own config entries stand with the adapters, the words for what is wrong with a value with the input.
   "src/config.ts": {
-    rooms: ["src/agents", "src/domain"],
-    packages: ["fastest-levenshtein", "jiti", "lilconfig", "zod"],
+    rooms: ["src/agents", "src/batch", "src/domain"],
+    packages: ["jiti", "lilconfig", "zod"],
   },
   "src/app.ts": { rooms: EVERY, packages: ["ioredis", "zod"] },
   "src/testing.ts": { rooms: EVERY, packages: ["vitest"] },

@@ -1,3 +1,4 @@
+import { commandOf } from "../src/ledger/scripts.ts";
 import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { failure } from "../src/domain/failure.ts";
@@ -106,6 +107,24 @@ export class TestLane {
     const begun = await this.begin(turn, worker);
     if (begun.kind !== "run") throw new Error(`begin answered ${begun.kind}`);
     return begun;
+  }
+
+  /** Opens the next generation of a settled turn by the script alone: no job is added. */
+  async openGeneration(
+    turn: string,
+    generation: number,
+    nonce: string,
+  ): Promise<{ kind: string; generation?: number }> {
+    const script: (...args: unknown[]) => Promise<[string, number?]> = Reflect.get(this.redis, commandOf("retry"));
+    const [kind, opened] = await script.call(
+      this.redis,
+      laneTag(this.name),
+      turn,
+      generation,
+      jobId(turn, generation + 1),
+      nonce,
+    );
+    return opened === undefined ? { kind } : { kind, generation: opened };
   }
 
   /** Has the open attempt's lease end now, as if its worker had been silent for long. */

@@ -1,9 +1,8 @@
 import type { Limits, LimitsInput, RetryInput } from "../domain/limits.ts";
 import type { Agent, AgentInit } from "./agent.ts";
 
-/** The limits that an agent may be able to hold by itself. */
-export const ENFORCEABLE_LIMITS = ["maxSteps", "maxToolCalls", "maxTokens"] as const;
-export type EnforceableLimit = (typeof ENFORCEABLE_LIMITS)[number];
+/** The limits that need an agent which stops when told. */
+const LIMITS_TO_HOLD = ["maxSteps", "maxToolCalls", "maxTokens"] as const;
 
 /** What an agent can do. Workers publish it, so that a producer can check a request. */
 export interface AgentAbilities {
@@ -11,8 +10,6 @@ export interface AgentAbilities {
   readonly cooperativeStop: boolean;
   /** It emits `call_start` before every model call it pays for, and no call without it. */
   readonly announcesCalls: boolean;
-  /** The limits that it holds by itself, told or not. */
-  readonly enforces: readonly EnforceableLimit[];
 }
 
 /** What a worker gives an agent that it makes for an attempt; the spec knows the name and the config. */
@@ -41,16 +38,14 @@ export interface AgentSpec {
 
 /**
  * Why an agent of these abilities cannot take a request with these limits; undefined when it can.
- * A limit needs an agent that stops when told or holds that limit by itself.
+ * A limit needs an agent that stops when told.
  */
 export function unsupportedLimits(
   abilities: AgentAbilities,
-  limits: Pick<Partial<Limits>, EnforceableLimit>,
+  limits: Pick<Partial<Limits>, (typeof LIMITS_TO_HOLD)[number]>,
 ): string | undefined {
   if (abilities.cooperativeStop) return undefined;
-  const missing = ENFORCEABLE_LIMITS.filter(
-    (limit) => limits[limit] !== undefined && !abilities.enforces.includes(limit),
-  );
+  const missing = LIMITS_TO_HOLD.filter((limit) => limits[limit] !== undefined);
   if (missing.length === 0) return undefined;
   const named = missing.map((limit) => `limits.${limit}`).join(", ");
   return `${named} ${missing.length === 1 ? "needs" : "need"} an agent that stops when told, and this one does not`;

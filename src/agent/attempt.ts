@@ -9,12 +9,13 @@ import type { AgentSpec, AttemptInit } from "./agent-spec.ts";
 import { TIME_OVER, afterMs, systemClock, within, type Clock } from "./deadline.ts";
 import { EventCollector } from "./event-collector.ts";
 import { EventGate } from "./event-gate.ts";
+import { TranscriptBudget } from "./transcript-budget.ts";
 import { TurnTimeoutError, normalizeThrown } from "./turn-errors.ts";
-import { TurnMonitor, type Criterion, type Spent } from "./turn-monitor.ts";
+import { TurnMonitor, type Spent } from "./turn-monitor.ts";
 import { verdictOf, type Ending, type KillReason, type StopRequest } from "./verdict.ts";
 
 /** One attempt to be run. */
-export interface AttemptTask {
+export interface AttemptOrder {
   readonly spec: AgentSpec;
   readonly request: StoredRequest;
   readonly attempt: number;
@@ -28,7 +29,6 @@ export interface AttemptTask {
   readonly start: StartOptions;
   /** Gets a stream in which everything is closed. Must not throw; what it throws is ignored. */
   readonly onEvent: (event: EventBody) => void;
-  readonly criteria?: readonly Criterion[] | undefined;
   /** The machine's clock unless given. */
   readonly clock?: Clock | undefined;
 }
@@ -56,8 +56,8 @@ const DISPOSE_MS = 2_000;
  * Runs one attempt: makes the agent, starts it, lets it take the turn under its deadline and ends
  * it. Whatever the agent does or leaves undone, there is one record and one closed stream of events.
  */
-export function runAttempt(task: AttemptTask): RunningAttempt {
-  const attempt = new Attempt(task);
+export function runAttempt(order: AttemptOrder): RunningAttempt {
+  const attempt = new Attempt(order);
   return {
     done: attempt.run(),
     stop: (reason) => attempt.stop(reason),
@@ -68,7 +68,7 @@ export function runAttempt(task: AttemptTask): RunningAttempt {
 type Settled = { readonly record: unknown } | { readonly thrown: unknown };
 
 class Attempt {
-  readonly #task: AttemptTask;
+  readonly #order: AttemptOrder;
   readonly #clock: Clock;
   readonly #startedMs: number;
   readonly #monitor: TurnMonitor;
@@ -84,13 +84,13 @@ class Attempt {
   #killed: KillReason | undefined;
   #over = false;
 
-  constructor(task: AttemptTask) {
-    const clock = task.clock ?? systemClock;
-    const { spec, request, attempt, iteration } = task;
-    this.#task = task;
+  constructor(order: AttemptOrder) {
+    const clock = order.clock ?? systemClock;
+    const { spec, request, attempt, iteration } = order;
+    this.#order = order;
     this.#clock = clock;
     this.#startedMs = clock.monotonicMs();
-    this.#monitor = new TurnMonitor({ limits: request.limits, before: task.before, criteria: task.criteria, clock });
+    this.#monitor = new TurnMonitor({ limits: request.limits, before: order.before, clock });
     this.#collector = new EventCollector({
       agent: spec.name,
       attempt,
@@ -100,10 +100,14 @@ class Attempt {
       startedMs: this.#startedMs,
       announcesCalls: spec.abilities.announcesCalls,
     });
+    const budget = new TranscriptBudget();
     this.#gate = new EventGate(spec.name, (event) => {
-      this.#collector.add(event, clock.now());
+      // Limits count what happened, not what there was room for.
       this.#monitor.observe(event);
-      task.onEvent(event);
+      const fitting = budget.fit(event);
+      if (fitting === undefined) return this.#collector.leaveOut(event, clock.now());
+      this.#collector.add(fitting, clock.now());
+      order.onEvent(fitting);
     });
     this.#killedOnce = new Promise((resolve) => {
       this.#wakeKilled = resolve;
@@ -111,7 +115,7 @@ class Attempt {
   }
 
   async run(): Promise<AttemptOutcome> {
-    this.#callOffDeadline = afterMs(this.#clock, this.#task.request.limits.timeoutMs, () => this.#kill("timeout"));
+    this.#callOffDeadline = afterMs(this.#clock, this.#order.request.limits.timeoutMs, () => this.#kill("timeout"));
     const settled = await this.#drive();
     if (this.#overdue) this.#killed ??= "timeout";
     this.#over = true;
@@ -126,7 +130,7 @@ class Attempt {
     if (this.#over || this.#requested !== undefined) return;
     this.#requested = reason;
     this.#monitor.requestStop(reason);
-    this.#callOffGrace = afterMs(this.#clock, this.#task.request.limits.graceMs, () => this.#kill(reason));
+    this.#callOffGrace = afterMs(this.#clock, this.#order.request.limits.graceMs, () => this.#kill(reason));
   }
 
   kill(reason: StopRequest): void {
@@ -135,7 +139,7 @@ class Attempt {
   }
 
   get #overdue(): boolean {
-    return this.#clock.monotonicMs() - this.#startedMs >= this.#task.request.limits.timeoutMs;
+    return this.#clock.monotonicMs() - this.#startedMs >= this.#order.request.limits.timeoutMs;
   }
 
   #kill(reason: KillReason): void {
@@ -145,10 +149,10 @@ class Attempt {
     }
     if (this.#killed !== undefined) return;
     this.#killed = reason;
-    const { timeoutMs } = this.#task.request.limits;
+    const { timeoutMs } = this.#order.request.limits;
     const error =
       reason === "timeout"
-        ? new TurnTimeoutError(timeoutMs, { iteration: this.#task.iteration })
+        ? new TurnTimeoutError(timeoutMs, { iteration: this.#order.iteration })
         : new DOMException(`the turn was killed: ${reason}`, "AbortError");
     this.#controller.abort(error);
     this.#killSync();
@@ -173,7 +177,7 @@ class Attempt {
   }
 
   async #work(): Promise<Settled> {
-    const { request, history, before, start, spec } = this.#task;
+    const { request, history, before, start, spec } = this.#order;
     const { timeoutMs, maxSteps } = request.limits;
     try {
       this.#agent = spec.create(this.#init());
@@ -193,7 +197,7 @@ class Attempt {
   }
 
   #init(): AttemptInit {
-    const { spec, request, attempt, iteration, generation, mark } = this.#task;
+    const { spec, request, attempt, iteration, generation, mark } = this.#order;
     return {
       turn: request.id,
       attempt,
@@ -218,7 +222,7 @@ class Attempt {
       threw,
       killed: this.#killed,
       requested: this.#requested,
-      timeoutMs: this.#task.request.limits.timeoutMs,
+      timeoutMs: this.#order.request.limits.timeoutMs,
     });
     this.#gate.closeOpen(ending.status);
     const { status, crashed, failure, stopReason } = ending;
@@ -239,7 +243,7 @@ class Attempt {
 
   /** True for a record that says all that there is to say, as it is. */
   #isWhole(said: TurnRecord | undefined, ending: Ending): said is TurnRecord {
-    const { attempt, iteration, spec } = this.#task;
+    const { attempt, iteration, spec } = this.#order;
     if (said === undefined || !isBuilt(said) || said.agent !== spec.name) return false;
     if (said.attempt !== attempt || said.iteration !== iteration) return false;
     return said.status === ending.status && said.crashed === ending.crashed && said.failure === ending.failure;

@@ -26,11 +26,7 @@ export function isAgentClass(value: unknown): value is AgentClass {
 export function abilitiesOfClass(
   agentClass: Pick<AgentClass, "supportsCooperativeStop" | "announcesCalls">,
 ): AgentAbilities {
-  return {
-    cooperativeStop: agentClass.supportsCooperativeStop,
-    announcesCalls: agentClass.announcesCalls,
-    enforces: [],
-  };
+  return { cooperativeStop: agentClass.supportsCooperativeStop, announcesCalls: agentClass.announcesCalls };
 }
 
 /** The spec of an agent that is a class and a config. */

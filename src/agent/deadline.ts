@@ -1,3 +1,5 @@
+import { TIMER_MAX_MS } from "../domain/limits.ts";
+
 /** The time as the agent room uses it; tests put a clock of their own in its place. */
 export interface Clock {
   /** Epoch ms: for instants that are stored. */
@@ -7,9 +9,6 @@ export interface Clock {
   /** Acts once after `delayMs`, at most {@link TIMER_MAX_MS}; the answer calls it off. */
   readonly setTimer: (delayMs: number, act: () => void) => () => void;
 }
-
-/** The longest delay of one timer: `setTimeout` fires at once above 2^31 - 1 ms. */
-export const TIMER_MAX_MS = 2_147_483_647;
 
 /**
  * The machine's clock. Its timers keep the process alive: a deadline is what ends a turn whose

@@ -99,7 +99,7 @@ export function specOf(
     name,
     lane: options.lane ?? agent.lane ?? name,
     kind: "value",
-    abilities: { cooperativeStop: agent.cooperativeStop, announcesCalls: agent.announcesCalls, enforces: [] },
+    abilities: { cooperativeStop: agent.cooperativeStop, announcesCalls: agent.announcesCalls },
     limits: { ...agent.limits, ...options.limits },
     retry: { ...agent.retry, ...options.retry },
     create: (init) => new FunctionAgent({ ...init, name, config: agent }),

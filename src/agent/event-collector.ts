@@ -1,21 +1,17 @@
 import type { Failure } from "../domain/failure.ts";
 import { deepFreeze } from "../domain/freeze.ts";
 import { toJson, type JsonObject } from "../domain/json.ts";
-import { Message } from "../domain/message.ts";
+import { Message, lastAssistantText } from "../domain/message.ts";
 import type { Step } from "../domain/step.ts";
-import { cutText } from "../domain/text.ts";
+import { cleanText, cutTranscript } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { crashReason, type AttemptStatus, type PlanStep, type TurnRecord } from "../domain/turn-record.ts";
 import type { Input } from "../domain/turn-request.ts";
 import { addUsage, type Usage } from "../domain/usage.ts";
-import { cleanText } from "./event-gate.ts";
-import { validTurn, lastAssistantText, messagesOf, type CalledTool, type Segment } from "./transcript.ts";
+import { validTurn, messagesOf, type CalledTool, type Segment } from "./transcript.ts";
 import { stepOf, type OpenStep, type StepDetails } from "./open-step.ts";
+import { boundList, boundMessages } from "./bound-messages.ts";
 import { UsageAccount, bookUsage } from "./usage-account.ts";
-
-/** The most text that a record keeps of an attempt's events, in UTF-16 units; what is over is cut, and counted on. */
-export const TRANSCRIPT_MAX = 8 * 1024 * 1024;
-const CUT_NOTE = "\n[cut: the transcript is over its limit]";
 
 const BUILT = new WeakSet<TurnRecord>();
 
@@ -30,8 +26,6 @@ export interface CollectorOptions {
   readonly startedMs?: number | undefined;
   /** The agent's ability: then no model call is unannounced. */
   readonly announcesCalls: boolean;
-  /** {@link TRANSCRIPT_MAX} unless given. */
-  readonly transcriptMax?: number | undefined;
 }
 
 /** How the attempt ended, for the record; without it the record is of an attempt in mid-stream. */
@@ -63,7 +57,8 @@ interface Content {
 /**
  * Folds an attempt's events into its record, at any moment, also in mid-stream and from a stream
  * that was cut anywhere. The record is always valid: tools without an end are `unresolved`, the
- * messages can be sent to a provider, their usage adds up to the record's.
+ * messages can be sent to a provider, their usage adds up to the record's. How much comes in is
+ * bounded by whoever feeds it (TranscriptBudget); what an agent says beside its events is bounded here.
  */
 export class EventCollector {
   readonly #options: CollectorOptions;
@@ -77,14 +72,12 @@ export class EventCollector {
   #model: string | undefined;
   #output: string | undefined;
   #lastAt: number;
-  #room: number;
   #empty = true;
 
   constructor(options: CollectorOptions) {
     this.#options = options;
     this.#account = new UsageAccount(options.announcesCalls);
     this.#lastAt = options.startedAt;
-    this.#room = options.transcriptMax ?? TRANSCRIPT_MAX;
   }
 
   /** True when no event but the start and the end of the agent was seen. */
@@ -122,6 +115,13 @@ export class EventCollector {
     else this.#addOwn(event, at);
   }
 
+  /** Counts an event that there was no room for. */
+  leaveOut(event: EventBody, at: number): void {
+    this.#lastAt = Math.max(this.#lastAt, at);
+    this.#empty = false;
+    this.#addNested(event);
+  }
+
   /** What has been used so far; see {@link UsageAccount.total}. */
   usage(broken: boolean): Usage {
     return this.#account.total(broken);
@@ -144,7 +144,7 @@ export class EventCollector {
       iteration,
       agent,
       input: typeof input === "string" ? input : structuredClone(input),
-      output: cleanText(end.output ?? content.output ?? lastAssistantText(messages)),
+      output: cutTranscript(cleanText(end.output ?? content.output ?? lastAssistantText(messages))),
       messages,
       steps: content.steps,
       plan: content.plan.length === 0 ? [] : structuredClone(content.plan),
@@ -260,23 +260,7 @@ export class EventCollector {
   }
 
   #addText(text: string): void {
-    const segment = this.#segmentFor("text");
-    if (this.#room === 0) return;
-    if (text.length < this.#room) {
-      segment.text += text;
-      this.#room -= text.length;
-      return;
-    }
-    segment.text += `${cutText(text, this.#room)}${CUT_NOTE}`;
-    this.#room = 0;
-  }
-
-  /** Room for the args and results of tools is that of the text. */
-  #fitJson<T>(value: T): T | string {
-    const size = JSON.stringify(value)?.length ?? 0;
-    if (size > this.#room) return CUT_NOTE.trim();
-    this.#room -= size;
-    return value;
+    this.#segmentFor("text").text += text;
   }
 
   #startTool(event: Extract<EventBody, { type: "tool_start" }>, at: number): void {
@@ -286,7 +270,7 @@ export class EventCollector {
       id: event.id,
       messageId: this.#freshId(event.id),
       name: event.name,
-      args: this.#fitJson(event.args),
+      args: event.args,
       startedAt: at,
       status: undefined,
       result: undefined,
@@ -309,7 +293,7 @@ export class EventCollector {
     if (tool === undefined) return;
     this.#openTools.delete(event.id);
     tool.status = event.status;
-    tool.result = event.result === undefined ? undefined : this.#fitJson(event.result);
+    tool.result = event.result;
     if (event.status !== "unresolved") tool.endedAt = at;
   }
 
@@ -323,7 +307,7 @@ export class EventCollector {
   #messages(said: readonly Message[] | undefined): Message[] {
     const { input } = this.#options;
     const given = said === undefined ? undefined : Message.array().safeParse(toJson(said)).data;
-    return given === undefined ? messagesOf(input, this.#segments) : validTurn(input, given);
+    return given === undefined ? messagesOf(input, this.#segments) : validTurn(input, boundMessages(given));
   }
 
   #durationMs(end: RecordEnd): number {
@@ -335,7 +319,14 @@ export class EventCollector {
 
 function contentOf(record: TurnRecord): Content {
   const { input, output, messages, steps, plan, usage, model } = record;
-  return { output, messages: validTurn(input, messages), steps: [...steps], plan: [...plan], usage, model };
+  return {
+    output,
+    messages: validTurn(input, boundMessages(messages)),
+    steps: boundList(steps),
+    plan: boundList(plan),
+    usage,
+    model,
+  };
 }
 
 function reasonsOf({ crashed, crashReason: said, failure }: RecordEnd): Pick<TurnRecord, "crashReason" | "failure"> {

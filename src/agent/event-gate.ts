@@ -1,5 +1,5 @@
 import { toJson } from "../domain/json.ts";
-import { wellFormed } from "../domain/text.ts";
+import { cleanText } from "../domain/text.ts";
 import { EventBody } from "../domain/turn-event.ts";
 import { endedWell, type AttemptStatus } from "../domain/turn-record.ts";
 import { UNKNOWN_USAGE } from "../domain/usage.ts";
@@ -228,9 +228,4 @@ function withCleanFields(raw: EventBody): EventBody {
     default:
       return raw;
   }
-}
-
-/** Text that JSON, Redis and providers take: no lone surrogate, no NUL. */
-export function cleanText(text: string): string {
-  return wellFormed(text).replaceAll("\u0000", "\ufffd");
 }

@@ -11,6 +11,7 @@ import { TIME_OVER, afterMs, within, type Clock } from "./deadline.ts";
 import type { EventCollector } from "./event-collector.ts";
 import type { StepDetails } from "./open-step.ts";
 import { EventGate } from "./event-gate.ts";
+import { TranscriptBudget } from "./transcript-budget.ts";
 import { TurnTimeoutError } from "./turn-errors.ts";
 
 /** How a turn ended, as the agent knows it. */
@@ -40,6 +41,8 @@ export interface AgentTurn {
   readonly signal: AbortSignal;
   /** The hard deadline in ms from the start, if there is one. */
   readonly timeoutMs: number | undefined;
+  /** What is left until the hard deadline, in ms. */
+  readonly leftMs: number | undefined;
   readonly maxSteps: number | undefined;
   /** Tells what happens. Never throws; what cannot be an event is dropped, and all after the end. */
   readonly emit: (event: EventBody) => void;
@@ -47,6 +50,8 @@ export interface AgentTurn {
   readonly shouldStop: () => StopReason | undefined;
   /** Ends the open step with what no event carries: program, prints, memory … */
   readonly endStep: (success: boolean, details?: StepDetails) => void;
+  /** True once something was left out of the transcript, which is bounded. */
+  readonly transcriptCut: boolean;
   readonly collector: EventCollector;
 }
 
@@ -88,6 +93,7 @@ export class OngoingTurn implements AgentTurn {
   readonly collector: EventCollector;
   readonly #options: OngoingTurnOptions;
   readonly #gate: EventGate;
+  readonly #budget = new TranscriptBudget();
   #controller: AbortController | undefined;
   readonly #startedMs: number;
   readonly #onAbort = (): void => this.#abortedFromOutside();
@@ -107,8 +113,10 @@ export class OngoingTurn implements AgentTurn {
     this.collector = options.collector;
     this.#startedMs = options.clock.monotonicMs();
     this.#gate = new EventGate(options.agent, (event) => {
-      this.collector.add(event, options.clock.now());
-      options.onEvent?.(event);
+      const fitting = this.#budget.fit(event);
+      if (fitting === undefined) return this.collector.leaveOut(event, options.clock.now());
+      this.collector.add(fitting, options.clock.now());
+      options.onEvent?.(fitting);
     });
   }
 
@@ -131,9 +139,18 @@ export class OngoingTurn implements AgentTurn {
     return this.#told;
   }
 
+  get transcriptCut(): boolean {
+    return this.#budget.cut;
+  }
+
+  get leftMs(): number | undefined {
+    if (this.timeoutMs === undefined) return undefined;
+    return Math.max(0, this.timeoutMs - (this.#options.clock.monotonicMs() - this.#startedMs));
+  }
+
   /** True when the deadline is behind us, also when a blocked loop kept its timer from firing. */
   get overdue(): boolean {
-    return this.timeoutMs !== undefined && this.#options.clock.monotonicMs() - this.#startedMs >= this.timeoutMs;
+    return this.leftMs === 0;
   }
 
   readonly emit = (event: EventBody): void => this.#gate.emit(event);
@@ -144,7 +161,7 @@ export class OngoingTurn implements AgentTurn {
   };
 
   readonly endStep = (success: boolean, details?: StepDetails): void => {
-    if (details !== undefined) this.collector.describeStep(details);
+    if (details !== undefined && this.#budget.fits(details)) this.collector.describeStep(details);
     this.#gate.emit({ type: "step_end", number: this.#gate.stepNumber, success });
   };
 

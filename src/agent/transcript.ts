@@ -1,5 +1,5 @@
 import type { Json } from "../domain/json.ts";
-import { textOf, validHistory, type Message } from "../domain/message.ts";
+import { validHistory, type Message } from "../domain/message.ts";
 import type { ToolCall } from "../domain/step.ts";
 import type { Input } from "../domain/turn-request.ts";
 import type { Usage } from "../domain/usage.ts";
@@ -48,12 +48,6 @@ export function messagesOf(input: Input, segments: readonly Segment[]): Message[
 export function validTurn(input: Input, given: readonly Message[]): Message[] {
   const first = given.find((message) => message.role !== "system");
   return validHistory(first?.role === "user" ? given : [{ role: "user", content: input }, ...given]);
-}
-
-/** The text of the last assistant message with real content. */
-export function lastAssistantText(messages: readonly Message[]): string {
-  const last = messages.findLast((message) => message.role === "assistant" && textOf(message.content).trim() !== "");
-  return last === undefined ? "" : textOf(last.content);
 }
 
 /** The tool as a step shows it. */

@@ -1,6 +1,7 @@
 import { failure, type Failure, type FailureCode } from "../domain/failure.ts";
 import { isLimit, type StopReason } from "../domain/stop-reason.ts";
 import { crashReason, strongestStatus, type AttemptStatus } from "../domain/turn-record.ts";
+import { agentFailure } from "./turn-errors.ts";
 
 /** What a worker may ask of a running attempt. */
 export type StopRequest = "cancelled" | "shutdown" | "lease_lost";
@@ -70,14 +71,38 @@ export interface Facts {
  * The one place that decides how an attempt ended. A kill says it all. An attempt that ended by
  * itself after a cancel is `cancelled`, one whose lease is gone `lost`, whatever it answered; a
  * shutdown voids only what broke because of it: a whole answer and a failure of its own are kept.
+ * What is the worker's to say, and was not asked for, is a failure of the agent: an `interrupted` or
+ * `lost` of its own would have it run again for ever.
  */
 export function verdictOf(facts: Facts): Ending {
-  const { own, threw, killed, requested, timeoutMs } = facts;
+  const { threw, killed, requested, timeoutMs } = facts;
   if (killed !== undefined) return endOfKill(killed, timeoutMs);
+  const own = withinItsRights(facts.own, requested);
   if (requested === undefined) return own;
   if (requested === "shutdown" && !threw) return own;
   const asked = endOfStop(requested);
   if (strongestStatus(own.status, asked.status) === own.status) return own;
   if (!threw) return asked;
   return { ...asked, crashed: true, crashReason: crashReason(own.crashReason ?? own.failure?.message ?? "") };
+}
+
+/** Who may say that an attempt ended so: only whom the worker asked. */
+const ASKED_BY: Partial<Readonly<Record<AttemptStatus, StopRequest>>> = {
+  cancelled: "cancelled",
+  interrupted: "shutdown",
+  lost: "lease_lost",
+};
+
+function withinItsRights(own: Ending, requested: StopRequest | undefined): Ending {
+  const asked = ASKED_BY[own.status];
+  if (asked !== undefined && asked === requested) return own;
+  if (asked !== undefined) {
+    const text = own.failure?.message ?? own.status;
+    const why = failure("agent_error", `the agent ended as ${own.status}, which nobody had asked for: ${text}`);
+    return { status: "failed", crashed: own.crashed, crashReason: own.crashReason, failure: why };
+  }
+  // Told by its failure, too, what follows is decided.
+  if (own.failure === undefined || own.status === "timeout") return own;
+  const said = agentFailure(own.failure);
+  return said.code === own.failure.code ? own : { ...own, failure: said };
 }

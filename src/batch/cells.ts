@@ -4,7 +4,7 @@ import { Id } from "../domain/id.ts";
 import { wellFormed } from "../domain/text.ts";
 import { REQUEST_MAX_BYTES, TurnRequest } from "../domain/turn-request.ts";
 import type { Cell } from "../domain/turn-request.ts";
-import { cellTurnId } from "./cell-id.ts";
+import { cellTurnId } from "../domain/cell-id.ts";
 import { WrittenNumber, mayLoseDigits, parseExactly, plainNumbers, writtenText } from "./exact-json.ts";
 import type { Mapping } from "./mapping.ts";
 import { MAPPABLE_KEYS, applyMapping, checkedMapping } from "./mapping.ts";

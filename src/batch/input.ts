@@ -20,13 +20,14 @@ export interface InputReport {
   readonly lines: number;
   readonly samples: number;
   readonly turns: number;
-  /** The first {@link PROBLEMS_SHOWN}. */
+  /** Lines with a problem. */
+  readonly bad: number;
+  /** All that is wrong with the first {@link BAD_LINES_SHOWN} of them. */
   readonly problems: readonly LineProblem[];
-  /** How many more there are. */
-  readonly more: number;
 }
 
-export const PROBLEMS_SHOWN = 100;
+/** How many bad lines are told of one by one. */
+export const BAD_LINES_SHOWN = 100;
 
 /**
  * Reads every line once and stores nothing. Throws {@link TurnqError}: `no_turns` when there is
@@ -36,21 +37,20 @@ export const PROBLEMS_SHOWN = 100;
 export async function checkInput(open: OpenInput, options: CellOptions): Promise<InputReport> {
   checkCellOptions(options);
   const problems: LineProblem[] = [];
-  let [lines, samples, turns, more] = [0, 0, 0, 0];
+  let [lines, samples, turns, bad] = [0, 0, 0, 0];
   for await (const item of samplesOf(entriesOf(open()), options, "line")) {
     lines = item.line;
     if (item.problems !== undefined) {
-      for (const problem of item.problems) {
-        if (problems.length < PROBLEMS_SHOWN) problems.push({ line: item.line, ...problem });
-        else more += 1;
-      }
+      bad += 1;
+      if (bad > BAD_LINES_SHOWN) continue;
+      for (const problem of item.problems) problems.push({ line: item.line, ...problem });
     } else if (item.requests.length > 0) {
       samples += 1;
       turns += item.requests.length * options.epochs;
     }
   }
-  if (problems.length === 0 && turns === 0) throw noTurns(options);
-  return { lines, samples, turns, problems, more };
+  if (bad === 0 && turns === 0) throw noTurns(options);
+  return { lines, samples, turns, bad, problems };
 }
 
 function noTurns(options: CellOptions): TurnqError {
@@ -58,10 +58,11 @@ function noTurns(options: CellOptions): TurnqError {
   return new TurnqError("no_turns", `no turns${why}`);
 }
 
-/** What to print about the problems of an input: a line for each, and how many more there are. */
-export function problemLines(report: Pick<InputReport, "problems" | "more">): string[] {
+/** What to print about the problems of an input: a line for each, and how many bad lines more there are. */
+export function problemLines(report: Pick<InputReport, "problems" | "bad">): string[] {
   const shown = report.problems.map((problem) => problemText(problem));
-  return report.more === 0 ? shown : [...shown, `and ${report.more} more`];
+  const more = report.bad - BAD_LINES_SHOWN;
+  return more <= 0 ? shown : [...shown, `and ${more} more bad ${more === 1 ? "line" : "lines"}`];
 }
 
 /**

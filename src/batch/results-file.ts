@@ -9,15 +9,15 @@ import type { ResultLine } from "./result-line.ts";
 const PENDING_MAX_BYTES = 1024 * 1024;
 
 /**
- * A file of result lines that only ever holds whole lines and each cell once. It remembers the ids
- * of the turns in it, about 100 bytes each.
+ * A file of result lines that only ever holds whole lines. That each cell is in it once is up to
+ * whoever appends.
  */
 export interface ResultsFile {
   readonly path: string;
-  /** Cells in the file, those still on their way to it counted. */
-  readonly size: number;
-  /** False when the cell is there already. Resolves when more may be given; rejects when a line could not be written. */
-  append(line: ResultLine): Promise<boolean>;
+  /** False for what cannot be written anew: a pipe, `/dev/stdout`. */
+  readonly replaceable: boolean;
+  /** Resolves when more may be given; rejects when a line could not be written. */
+  append(line: ResultLine): Promise<void>;
   /** Everything on the disk. May be called twice. Rejects when a line could not be written. */
   close(): Promise<void>;
 }
@@ -36,7 +36,7 @@ export async function openResultsFile(
     await mkdir(dirname(path), { recursive: true });
     const target = await placeOf(path);
     return target.special
-      ? await fill(new LineFile(path, await open(path, "a")), settled)
+      ? await fill(new LineFile(path, await open(path, "a"), false), settled)
       : await replace(path, target.real, settled);
   } catch (error) {
     if (isTurnqError(error)) throw error;
@@ -66,7 +66,7 @@ async function replace(
 ): Promise<ResultsFile> {
   await removeLeftOvers(real);
   const temporary = join(dirname(real), `.${basename(real)}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`);
-  const lines = new LineFile(path, await open(temporary, "wx"));
+  const lines = new LineFile(path, await open(temporary, "wx"), true);
   try {
     await fill(lines, settled);
     await lines.flush(true);
@@ -104,35 +104,29 @@ function isAlive(pid: number): boolean {
 
 class LineFile implements ResultsFile {
   readonly path: string;
+  readonly replaceable: boolean;
   readonly #file: FileHandle;
-  readonly #turns = new Set<string>();
   #pending: string[] = [];
   #pendingBytes = 0;
   #writing: Promise<void> = Promise.resolve();
   #failure: TurnqError | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(path: string, file: FileHandle) {
+  constructor(path: string, file: FileHandle, replaceable: boolean) {
     this.path = path;
+    this.replaceable = replaceable;
     this.#file = file;
   }
 
-  get size(): number {
-    return this.#turns.size;
-  }
-
-  async append(line: ResultLine): Promise<boolean> {
+  async append(line: ResultLine): Promise<void> {
     if (this.#closing !== undefined) throw new TurnqError("closed", "the results file is closed", { where: this.path });
     this.#throwFailure();
-    if (this.#turns.has(line.turn)) return false;
-    this.#turns.add(line.turn);
     const text = `${JSON.stringify(line)}\n`;
     this.#pending.push(text);
     this.#pendingBytes += text.length;
     const writing = this.#write();
     if (this.#pendingBytes > PENDING_MAX_BYTES) await writing;
     this.#throwFailure();
-    return true;
   }
 
   /** Everything given so far is in the file, with `sync` also on the disk. Rejects when it is not. */

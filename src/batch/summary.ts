@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { outcomeOf } from "../domain/turn-result.ts";
-import type { AttemptStatus } from "../domain/turn-record.ts";
+import { isCrashed } from "../domain/turn-record.ts";
 import { NO_USAGE, Usage, addUsage } from "../domain/usage.ts";
 import type { ResultLine } from "./result-line.ts";
+import { sameUsage, wastedOf, type Spend } from "./spend.ts";
 import { wilson } from "./wilson.ts";
 
 const count = z.number().int().nonnegative();
@@ -46,34 +47,67 @@ export const Summary = z.object({
 });
 export type Summary = z.infer<typeof Summary>;
 
-const CRASHED: ReadonlySet<AttemptStatus> = new Set(["crashed", "timeout", "lost"]);
+/** What a summary is told beside the lines. */
+export interface SummaryFacts {
+  /** How many turns the batch has. */
+  readonly turns: number;
+  /** Of the run that tells it. */
+  readonly durationMs?: number | undefined;
+  /** The whole batch's spend as the ledger counts it; what the lines hold unless given. */
+  readonly spend?: Spend | undefined;
+  /** The same by agent; needed where the lines do not hold all of it. */
+  readonly spendByAgent?: ReadonlyMap<string, Spend> | undefined;
+}
+
+const NOTHING: Spend = { attempts: 0, crashedAttempts: 0, usage: NO_USAGE };
 
 /** Sums for any number of result lines; holds no line. */
 class Tally {
   turns = 0;
   durationMs = 0;
   readonly outcomes = { ok: 0, failed: 0, cancelled: 0, expired: 0 };
-  readonly counts = { scored: 0, passed: 0, attempts: 0, crashedAttempts: 0 };
+  readonly scores = { scored: 0, passed: 0 };
+  #attempts = 0;
+  #crashedAttempts = 0;
   // Undefined until the first line: unknown usage must not become partial by being added to nothing.
   #usage: Usage | undefined;
-  #wasted: Usage | undefined;
+  /** The attempts whose output is a Result's. */
+  #answers: Spend | undefined;
 
   add(line: ResultLine): void {
     this.turns += 1;
     this.durationMs += line.durationMs;
     this.outcomes[outcomeOf(line.status)] += 1;
-    if (line.score !== null) this.counts.scored += 1;
-    if (line.score?.passed === true) this.counts.passed += 1;
-    this.counts.attempts += line.attempts.length;
-    this.counts.crashedAttempts += line.attempts.filter((attempt) => CRASHED.has(attempt.status)).length;
-    this.#usage = this.#usage === undefined ? line.usage : addUsage(this.#usage, line.usage);
-    this.#wasted = this.#wasted === undefined ? line.wastedUsage : addUsage(this.#wasted, line.wastedUsage);
+    if (line.score !== null) this.scores.scored += 1;
+    if (line.score?.passed === true) this.scores.passed += 1;
+    this.#attempts += line.attempts.length;
+    this.#crashedAttempts += line.attempts.filter(({ status }) => isCrashed(status)).length;
+    // A turn that ended without an attempt spent nothing, and says nothing of what is known.
+    if (line.attempts.length > 0 || line.usage.known !== "reported") this.#usage = sumOf(this.#usage, line.usage);
+    const answer = line.ok ? line.attempts.at(-1) : undefined;
+    if (answer === undefined) return;
+    const { attempts, usage } = this.#answers ?? { attempts: 0, usage: undefined };
+    this.#answers = { attempts: attempts + 1, crashedAttempts: 0, usage: sumOf(usage, answer.usage) };
   }
 
-  sums(): z.infer<z.ZodObject<typeof tally>> {
-    const [usage, wastedUsage] = [this.#usage ?? NO_USAGE, this.#wasted ?? NO_USAGE];
-    return { ...this.outcomes, ...this.counts, usage: { ...usage }, wastedUsage: { ...wastedUsage } };
+  /** The spend that the lines hold. */
+  get spend(): Spend {
+    return {
+      attempts: this.#attempts,
+      crashedAttempts: this.#crashedAttempts,
+      usage: this.#usage ?? NO_USAGE,
+    };
   }
+
+  sums(spend: Spend = this.spend): z.infer<z.ZodObject<typeof tally>> {
+    const { attempts, crashedAttempts, usage } = spend;
+    const wastedUsage = wastedOf(spend, this.#answers ?? NOTHING);
+    return { ...this.outcomes, ...this.scores, attempts, crashedAttempts, usage: { ...usage }, wastedUsage };
+  }
+}
+
+function sumOf(sum: Usage | undefined, usage: Usage): Usage {
+  return sum === undefined ? usage : addUsage(sum, usage);
 }
 
 /** Folds result lines into a summary, in memory that grows with the agents only. */
@@ -97,29 +131,40 @@ export class SummaryFold {
     this.#lastAt = Math.max(this.#lastAt, line.endedAt);
   }
 
-  /** The summary of what was added. `turns`: how many the batch has; `durationMs`: of the run that tells it. */
-  summary(facts: { readonly turns: number; readonly durationMs?: number | undefined }): Summary {
+  /** True when the lines hold all of this spend: no generation, no late spend and no open turn has more. */
+  accountsFor({ attempts, usage }: Spend): boolean {
+    const own = this.#all.spend;
+    return own.attempts === attempts && sameUsage(own.usage, usage);
+  }
+
+  /** The summary of what was added. */
+  summary(facts: SummaryFacts): Summary {
     const between = this.#all.turns === 0 ? 0 : Math.max(0, this.#lastAt - this.#firstAt);
-    const byAgent = [...this.#agents]
-      .toSorted(([a], [b]) => (a < b ? -1 : 1))
-      .map(([name, agent]) => [name, agentSummary(agent)]);
+    const { spendByAgent } = facts;
+    const names = [...new Set([...this.#agents.keys(), ...(spendByAgent?.keys() ?? [])])];
+    const byAgent = names
+      .toSorted((a, b) => (a < b ? -1 : 1))
+      .map((name) => {
+        const spend = spendByAgent === undefined ? undefined : (spendByAgent.get(name) ?? NOTHING);
+        return [name, agentSummary(this.#agents.get(name) ?? new Tally(), spend)];
+      });
     return {
       type: "summary",
       batch: this.#batch,
       turns: facts.turns,
       settled: this.#all.turns,
-      ...this.#all.sums(),
+      ...this.#all.sums(facts.spend),
       durationMs: facts.durationMs ?? between,
       byAgent: Object.fromEntries(byAgent),
     };
   }
 }
 
-function agentSummary(tallied: Tally): AgentSummary {
-  const { scored, passed } = tallied.counts;
+function agentSummary(tallied: Tally, spend: Spend | undefined): AgentSummary {
+  const { scored, passed } = tallied.scores;
   return {
     turns: tallied.turns,
-    ...tallied.sums(),
+    ...tallied.sums(spend),
     passRate: scored === 0 ? null : passed / scored,
     interval: wilson(passed, scored),
     durationMs: tallied.durationMs,

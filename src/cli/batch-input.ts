@@ -9,6 +9,7 @@ import { TurnqError } from "../domain/error.ts";
 import type { Turnq } from "../turnq.ts";
 import type { CommandContext } from "./context.ts";
 import type { OpenStore } from "./open-store.ts";
+import { counted } from "./quantity-text.ts";
 
 /** Options that say how a file becomes turns, the same for `run` and `submit`. */
 export interface InputOptions {
@@ -92,11 +93,7 @@ function badLines(report: InputReport, cells: CellOptions): TurnqError {
   const unnamed = report.problems.filter(({ field, message }) => field === "agent" && message.startsWith("is missing"));
   if (unnamed.length === report.problems.length)
     throw new TurnqError("invalid_request", "no agent is named.", { hint: nameOne });
-  const count = report.problems.length + report.more;
-  const lines = [
-    `${count} ${count === 1 ? "problem" : "problems"} in the input, nothing was queued`,
-    ...problemLines(report),
-  ];
+  const lines = [`${counted(report.bad, "bad line")} in the input, nothing was queued`, ...problemLines(report)];
   if (unnamed.length > 0) lines.push(nameOne);
   return new TurnqError("invalid_input", lines.join("\n"));
 }
@@ -109,9 +106,7 @@ async function checkConflicts(
 ): Promise<void> {
   const taken: string[] = [];
   const compare = async (chunk: readonly CellRequest[]): Promise<void> => {
-    // One call each, all at once: they share the round trip.
-    const found = await Promise.all(chunk.map((request) => turnq.conflicts([request])));
-    taken.push(...found.flat());
+    taken.push(...(await turnq.conflicts(chunk)));
   };
   let chunk: CellRequest[] = [];
   for await (const request of requestsOf(input.open, cells)) {

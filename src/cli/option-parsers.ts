@@ -59,6 +59,10 @@ export const OPTIONS = {
   epochs: () => new Option("--epochs <k>", "how often each sample is run").argParser(wholeNumber).default(1),
   concurrency: () =>
     new Option("--concurrency <n>", "turns at once in this process").argParser(wholeNumber).default(10),
+  generation: () =>
+    new Option("--generation <n>", "which generation of a turn that was retried (the newest unless given)").argParser(
+      wholeNumber,
+    ),
   batch: () => new Option("--batch <id>", "the batch to start or to go on with (a new one unless given)").argParser(id),
   map: () => new Option("--map <field=column,…>", "which columns of a line are input, target, id …").argParser(mapping),
   expect: () => new Option("--expect <type>", "how outputs are checked against the targets").choices(CheckType.options),

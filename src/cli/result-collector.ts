@@ -1,30 +1,52 @@
 import type { ResultLine } from "../batch/result-line.ts";
-import { openResultsFile, type ResultsFile } from "../batch/results-file.ts";
-import { SummaryFold, type Summary } from "../batch/summary.ts";
+import { openResultsFile } from "../batch/results-file.ts";
+import type { Spend } from "../batch/spend.ts";
+import { SummaryFold, type Summary, type SummaryFacts } from "../batch/summary.ts";
 import { outcomeOf } from "../domain/turn-result.ts";
 import type { Output } from "./output.ts";
 
-/** Takes each cell's result once: into the results file or to stdout, and into the summary. */
+/**
+ * Takes each cell's result once, into the summary and to whoever asks. It remembers the ids of the
+ * turns, about 100 bytes each: the one place where a run does.
+ */
 export class ResultCollector {
+  readonly batch: string;
   readonly #fold: SummaryFold;
-  readonly #seen = new Set<string>();
+  /** The generation that was taken, by turn. */
+  readonly #taken = new Map<string, number>();
+  #outdated = false;
   #crashed: string | undefined;
   #failed: string | undefined;
   #any: string | undefined;
 
   constructor(batch: string) {
+    this.batch = batch;
     this.#fold = new SummaryFold(batch);
   }
 
-  /** True when the line is new. */
+  /** True when the cell is new. One that comes again with a later generation makes this outdated. */
   accept(line: ResultLine): boolean {
-    if (this.#seen.has(line.turn)) return false;
-    this.#seen.add(line.turn);
+    const taken = this.#taken.get(line.turn);
+    if (taken !== undefined) {
+      this.#outdated ||= line.generation > taken;
+      return false;
+    }
+    this.#taken.set(line.turn, line.generation);
     this.#fold.add(line);
     this.#any ??= line.turn;
     if (outcomeOf(line.status) === "failed") this.#failed ??= line.turn;
     else if (line.attempts.length > 1) this.#crashed ??= line.turn;
     return true;
+  }
+
+  /** True when a cell that was taken has settled anew since: what was taken no longer stands. */
+  get outdated(): boolean {
+    return this.#outdated;
+  }
+
+  /** True when this very Result was taken. */
+  has({ turn, generation }: ResultLine): boolean {
+    return this.#taken.get(turn) === generation;
   }
 
   /** The turn that is most worth a look: one that crashed and went on, else one that failed. */
@@ -37,7 +59,12 @@ export class ResultCollector {
     for await (const line of lines) if (this.accept(line)) yield line;
   }
 
-  summary(facts: { readonly turns: number; readonly durationMs?: number | undefined }): Summary {
+  /** True when the lines hold all of this spend. */
+  accountsFor(spend: Spend): boolean {
+    return this.#fold.accountsFor(spend);
+  }
+
+  summary(facts: SummaryFacts): Summary {
     return this.#fold.summary(facts);
   }
 }
@@ -46,6 +73,8 @@ export class ResultCollector {
 export interface ResultSink {
   /** Resolves when more may be given. */
   put(line: ResultLine): Promise<void>;
+  /** Puts these in the place of all before; undefined where what is written is out. */
+  readonly replace?: ((lines: AsyncIterable<ResultLine>) => Promise<void>) | undefined;
   close(): Promise<void>;
 }
 
@@ -56,11 +85,34 @@ export function stdoutSink(output: Output): ResultSink {
 
 /** Lines in a file, which first gets `settled`. Throws `file`. */
 export async function fileSink(path: string, settled: AsyncIterable<ResultLine>): Promise<ResultSink> {
-  const file: ResultsFile = await openResultsFile(path, settled);
+  let file = await openResultsFile(path, settled);
+  const replace = async (lines: AsyncIterable<ResultLine>): Promise<void> => {
+    await file.close();
+    file = await openResultsFile(path, lines);
+  };
   return {
-    put: async (line) => {
-      await file.append(line);
-    },
+    put: (line) => file.append(line),
+    replace: file.replaceable ? replace : undefined,
     close: () => file.close(),
   };
+}
+
+/**
+ * The collector and the sink as they are to be when turns have settled anew while they were
+ * collected: all is read again, a file written anew, and elsewhere the Results that are new follow.
+ */
+export async function upToDate(
+  collector: ResultCollector,
+  sink: ResultSink,
+  read: () => AsyncIterable<ResultLine>,
+): Promise<ResultCollector> {
+  let last = collector;
+  while (last.outdated) {
+    const next = new ResultCollector(last.batch);
+    const lines = next.fresh(read());
+    if (sink.replace !== undefined) await sink.replace(lines);
+    else for await (const line of lines) if (!last.has(line)) await sink.put(line);
+    last = next;
+  }
+  return last;
 }

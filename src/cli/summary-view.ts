@@ -47,7 +47,7 @@ function row(name: string, agent: AgentSummary, colors: Colors): string[] {
     String(agent.attempts),
     warn(agent.crashedAttempts, colors.yellow),
     duration(agent.durationMs),
-    agent.attempts === agent.turns ? "none" : usageText(agent.wastedUsage),
+    usageText(agent.wastedUsage),
   ];
 }
 

@@ -3,8 +3,8 @@ import { textOf } from "../domain/message.ts";
 import { cutText } from "../domain/text.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
-import type { TurnResult } from "../domain/turn-result.ts";
-import { addUsage, sumUsage } from "../domain/usage.ts";
+import type { Outcome, TurnResult, TurnStatus } from "../domain/turn-result.ts";
+import { addUsage, exceedingUsage, sumUsage, type Usage } from "../domain/usage.ts";
 import type { ClosedAttempt, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
 import type { Colors } from "./output.ts";
 import { duration, harmless, usageDetails, usageText } from "./quantity-text.ts";
@@ -16,9 +16,30 @@ const TEXT_MAX = 4000;
 export interface TurnStory {
   readonly row: TurnRow;
   readonly request: StoredRequest;
+  /** The generation that is told of; the row's is the newest. */
+  readonly shown: number;
   readonly attempts: readonly (ClosedAttempt & { readonly record?: TurnRecord | undefined })[];
   readonly running?: (OpenedAttempt & { readonly attempt: number }) | undefined;
   readonly result?: TurnResult | undefined;
+  /** Spend that became known after the Result, which never changes. */
+  readonly lateUsage?: Usage | undefined;
+  /** What the generations before ended in. */
+  readonly earlier: readonly {
+    readonly generation: number;
+    readonly outcome?: Outcome | undefined;
+    readonly status?: TurnStatus | undefined;
+    readonly error?: string | undefined;
+  }[];
+}
+
+/** What is booked for the attempts of a Result beyond what it holds of them; undefined when nothing. */
+export function lateUsageOf(result: TurnResult, attempts: readonly ClosedAttempt[]): Usage | undefined {
+  const late = attempts.flatMap((attempt) => {
+    const held = result.attempts.find((one) => one.attempt === attempt.attempt);
+    if (held === undefined || attempt.late === undefined) return [];
+    return exceedingUsage(addUsage(attempt.usage, attempt.late), held.usage) ?? [];
+  });
+  return late.length === 0 ? undefined : sumUsage(late);
 }
 
 /** A turn as a page of text: its attempts, the transcript, what it cost and the Result. */
@@ -27,18 +48,19 @@ export function turnText(story: TurnStory, colors: Colors): string {
     ...head(story, colors),
     ...story.attempts.flatMap((attempt) => ["", ...attemptLines(attempt, story, colors)]),
     ...runningLines(story, colors),
+    ...earlierLines(story, colors),
     ...transcript(story, colors),
     ...costLines(story, colors),
     ...resultLines(story, colors),
   ].join("\n");
 }
 
-function head({ row, request }: TurnStory, colors: Colors): string[] {
+function head({ row, request, shown }: TurnStory, colors: Colors): string[] {
   const cell = request.batch;
   const state = row.state === "settled" ? `settled: ${row.outcome ?? "unknown"}` : row.state;
   return [
     `${colors.bold(row.id)}  ${state}`,
-    `agent ${row.agent}, lane ${row.lane}${row.generation > 1 ? `, generation ${row.generation}` : ""}`,
+    `agent ${row.agent}, lane ${row.lane}${row.generation > 1 ? `, generation ${shown} of ${row.generation}` : ""}`,
     ...(cell === undefined ? [] : [`batch ${cell.id}, sample ${cell.sample}, epoch ${cell.epoch}`]),
     ...(row.session === undefined ? [] : [`session ${row.session}`]),
     `submitted ${time(row.submittedAt)}`,
@@ -79,13 +101,24 @@ function runningLines({ running }: TurnStory, colors: Colors): string[] {
   ];
 }
 
+function earlierLines({ earlier }: TurnStory, colors: Colors): string[] {
+  if (earlier.length === 0) return [];
+  const lines = earlier.map(({ generation, outcome, status, error }) => {
+    const why = error === undefined ? "" : `: ${harmless(cutText(error, 200)).replaceAll("\n", " ")}`;
+    const end = outcome === undefined ? "cannot be read" : `${outcome} (${status})`;
+    return `  generation ${generation}  ${end}${why}`;
+  });
+  return ["", `${colors.bold("earlier")}  --generation N shows one`, ...lines];
+}
+
 function isTheAnswer(attempt: ClosedAttempt, story: TurnStory): boolean {
-  return story.result !== undefined && attempt.attempt === story.result.attempts.at(-1)?.attempt && !attempt.crashed;
+  return story.result?.ok === true && attempt.attempt === story.result.attempts.at(-1)?.attempt;
 }
 
 function transcript(story: TurnStory, colors: Colors): string[] {
-  const last = story.attempts.at(-1);
-  const messages = story.result?.messages ?? last?.record?.messages ?? [];
+  // The Result of a turn that failed holds no messages; what was said is in the last attempt's record.
+  const said = story.result?.ok === true ? story.result.messages : story.attempts.at(-1)?.record?.messages;
+  const messages = said ?? [];
   if (messages.length === 0) return [];
   return ["", colors.bold("transcript"), ...messages.map(messageText)];
 }
@@ -99,15 +132,16 @@ function messageText(message: Message): string {
   return `  ${message.role}${message.toolCallId === undefined ? "" : ` ${message.toolCallId}`}\n${block(said, 4)}`;
 }
 
-function costLines({ attempts, result, row }: TurnStory, colors: Colors): string[] {
+function costLines({ attempts, result, row, shown, lateUsage }: TurnStory, colors: Colors): string[] {
   const all = sumUsage(attempts.map(({ usage, late }) => (late === undefined ? usage : addUsage(usage, late))));
   if (attempts.length === 0) return [];
   return [
     "",
     colors.bold("cost"),
-    `  ${usageDetails(all)}, over all attempts`,
+    `  ${usageDetails(all)}, over all attempts${shown === row.generation ? "" : " of this generation"}`,
     ...(result === undefined || result.attempts.length < 2 ? [] : [`  wasted: ${usageText(result.wastedUsage)}`]),
-    ...(row.generation > 1 && result !== undefined ? [`  this generation: ${usageDetails(result.usage)}`] : []),
+    ...(lateUsage === undefined ? [] : [`  known after the Result: ${usageDetails(lateUsage)}`]),
+    ...(shown > 1 && result !== undefined ? [`  this generation: ${usageDetails(result.usage)}`] : []),
   ];
 }
 

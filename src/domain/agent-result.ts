@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { deepFreeze } from "./freeze.ts";
-import { Message, textOf } from "./message.ts";
+import { Message, lastAssistantText } from "./message.ts";
 import { PlanStep, endedWell, type TurnRecord } from "./turn-record.ts";
 
 /** The outcome of one conversation turn, as an agent's caller sees it. */
@@ -37,7 +37,7 @@ export interface AgentResult extends Readonly<AgentResultData> {
 /** Builds an {@link AgentResult} from its six facts. */
 export function agentResultOf(data: AgentResultData): AgentResult {
   const facts = deepFreeze(structuredClone(data));
-  const finalText = lastText(facts.messages);
+  const finalText = lastAssistantText(facts.messages);
   const ok = facts.error === "" && !facts.cancelled;
   const { stepsUsed, cancelled, budgetExhausted, error } = facts;
   return Object.freeze({
@@ -68,13 +68,4 @@ export function agentResult(record: TurnRecord, history: readonly Message[]): Ag
     // A failure without words is a failure all the same.
     error: good ? "" : record.failure?.message || record.crashReason || record.status,
   });
-}
-
-function lastText(messages: readonly Message[]): string {
-  for (const message of messages.toReversed()) {
-    if (message.role !== "assistant") continue;
-    const text = textOf(message.content);
-    if (text.trim() !== "") return text;
-  }
-  return "";
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { wellFormed } from "./text.ts";
+import { cleanText } from "./text.ts";
 
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 
@@ -114,8 +114,4 @@ function convertList(list: readonly unknown[], place: Place): Json[] {
     items.push(convert(list[index], place));
   }
   return items;
-}
-
-function cleanText(text: string): string {
-  return wellFormed(text).replaceAll("\u0000", "\ufffd");
 }

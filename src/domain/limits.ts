@@ -3,6 +3,9 @@ import { z } from "zod";
 const wholeMs = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const atLeastOne = z.number().int().min(1);
 
+/** The longest delay of one timer: `setTimeout` fires at once above it. */
+export const TIMER_MAX_MS = 2 ** 31 - 1;
+
 /** Default of `limits.timeoutMs`: ten minutes. */
 export const DEFAULT_TIMEOUT_MS = 600_000;
 /** Default of `limits.graceMs`: what an agent has between `shouldStop` and the kill. */

@@ -38,6 +38,12 @@ export function textOf(content: Message["content"]): string {
   return content.map((part) => (part.type === "text" && "text" in part ? String(part.text) : "")).join("");
 }
 
+/** The text of the last assistant message with real content, which need not be the last message; `""` when there is none. */
+export function lastAssistantText(messages: readonly Message[]): string {
+  const last = messages.findLast(({ role, content }) => role === "assistant" && textOf(content).trim() !== "");
+  return last === undefined ? "" : textOf(last.content);
+}
+
 /**
  * The messages that a provider accepts: a tool's result stands in the run of results right behind
  * the message with its call, once. A call without such a result is taken out (with its message when

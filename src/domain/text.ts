@@ -1,3 +1,8 @@
+/** Most of what one attempt says that is kept, in UTF-16 units: what is over is cut with {@link CUT_NOTE}. */
+export const TRANSCRIPT_MAX = 8 * 1024 * 1024;
+/** Stands where something was left out of a transcript. */
+export const CUT_NOTE = "[cut: the attempt's transcript is over its limit]";
+
 /** A string without lone surrogates: each becomes U+FFFD, as UTF-8 would make it. */
 export function wellFormed(text: string): string {
   return text.isWellFormed() ? text : text.toWellFormed();
@@ -22,4 +27,16 @@ export function tailText(text: string, max: number): string {
   if (max < 1) return "";
   const tail = safe.slice(safe.length - (max - 1));
   return `…${tail.isWellFormed() ? tail : tail.slice(1)}`;
+}
+
+/** Text that JSON, Redis and providers take: no lone surrogate, no NUL. */
+export function cleanText(text: string): string {
+  return wellFormed(text).replaceAll("\u0000", "\ufffd");
+}
+
+/** At most the first `max` UTF-16 units, with {@link CUT_NOTE} behind them when something was cut; never half a surrogate pair. */
+export function cutTranscript(text: string, max: number = TRANSCRIPT_MAX): string {
+  if (text.length <= max) return text;
+  const head = text.slice(0, Math.max(0, max));
+  return `${head.isWellFormed() ? head : head.slice(0, -1)}\n${CUT_NOTE}`;
 }

@@ -47,6 +47,11 @@ export function endedWell(status: AttemptStatus): boolean {
   return status === "completed" || status === "stopped_early" || status === "limit_reached";
 }
 
+/** True when the attempt was cut off: what counts everywhere as a crashed attempt. */
+export function isCrashed(status: AttemptStatus): boolean {
+  return status === "crashed" || status === "timeout" || status === "lost";
+}
+
 /** One entry of an agent's plan. */
 export const PlanStep = z.object({
   text: z.string(),

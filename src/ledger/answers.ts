@@ -2,7 +2,7 @@ import { decode } from "./codec.ts";
 import type { Begun, ClosedAttempt, TurnFacts } from "./ledger.ts";
 import type { Message } from "../domain/message.ts";
 import { TurnqError, messageOf } from "../domain/error.ts";
-import type { Usage } from "../domain/usage.ts";
+import { UNKNOWN_USAGE, Usage } from "../domain/usage.ts";
 import { unreadableAttempt, unreadableRequest } from "./unreadable.ts";
 
 /** A reply of a script: bytes, numbers and lists of them. */
@@ -110,7 +110,10 @@ export function closedAttempts(flat: readonly string[]): ClosedAttempt[] {
     if (field.includes(":") || !fields.has(`${field}:by`)) continue;
     const summary = readable(() => JSON.parse(value) as ClosedAttempt).value ?? unreadableAttempt(Number(field));
     const late = fields.get(`${field}:late`);
-    closed.push(late === undefined ? summary : { ...summary, late: JSON.parse(late) as Usage });
+    // Late usage that cannot be read is spend that is not known: the sum then says so.
+    const readLate =
+      late === undefined ? undefined : (readable(() => Usage.parse(JSON.parse(late))).value ?? { ...UNKNOWN_USAGE });
+    closed.push(readLate === undefined ? summary : { ...summary, late: readLate });
   }
   return closed.toSorted((a, b) => a.attempt - b.attempt);
 }

@@ -12,7 +12,7 @@ export const KIND = {
   row: "/row:",
   /** string per turn: the request, whole */
   request: "/req:",
-  /** hash per turn: attempt → its summary, `late:N` → spend booked late */
+  /** hash per turn: attempt → its summary, `N:late` → spend booked late */
   attempts: "/att:",
   /** stream per open attempt, `…:TURN:ATTEMPT` */
   events: "/ev:",

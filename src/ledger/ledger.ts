@@ -163,14 +163,12 @@ export interface LaneLedger {
     next: { readonly state: "delayed" | "waiting"; readonly afterMs: number },
   ): Promise<"closed" | "stale">;
   settle(settle: AttemptSettle): Promise<"settled" | "stale" | "changed">;
-  /** True when the usage beyond what was booked is now booked. */
-  bookLate(turn: string, attempt: number, beyond: Usage): Promise<boolean>;
+  /**
+   * Books late spend of a closed attempt: `more` beyond its own usage and the late usage `before`
+   * that it was seen to have. False when that is out of date, or the attempt is open.
+   */
+  bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage): Promise<boolean>;
   wake(sessions: readonly string[]): Promise<void>;
-  openGeneration(
-    turn: string,
-    generation: number,
-    nonce: string,
-  ): Promise<{ readonly kind: "opened" | "open"; readonly generation: number } | { readonly kind: "missing" }>;
 
   row(turn: string): Promise<TurnRow | undefined>;
   rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]>;

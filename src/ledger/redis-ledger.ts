@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { decode } from "./codec.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
-import { jobId, laneKey, laneTag, settledChannel } from "./keys.ts";
+import { laneKey, laneTag, settledChannel } from "./keys.ts";
 import { begunOf, factsOf } from "./answers.ts";
 import { closeArguments, settleArguments } from "./arguments.ts";
 import { batchCountsOf, rowOf } from "./rows.ts";
@@ -23,7 +23,7 @@ import type { StoredRequest } from "../domain/turn-request.ts";
 import { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
 import { messageOf, TurnqError } from "../domain/error.ts";
-import type { Usage } from "../domain/usage.ts";
+import { addUsage, type Usage } from "../domain/usage.ts";
 
 /** An argument of a script. */
 export type Argument = string | number | Buffer;
@@ -105,21 +105,14 @@ class RedisLaneLedger implements LaneLedger {
       | "changed";
   }
 
-  async bookLate(turn: string, attempt: number, beyond: Usage): Promise<boolean> {
-    return (await this.#run("late", [turn, attempt, JSON.stringify(beyond)])) === 1;
+  async bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage): Promise<boolean> {
+    const stands = before === undefined ? "" : JSON.stringify(before);
+    const all = JSON.stringify(before === undefined ? more : addUsage(before, more));
+    return (await this.#run("late", [turn, attempt, all, stands, JSON.stringify(more)])) === 1;
   }
 
   async wake(sessions: readonly string[]): Promise<void> {
     await this.#run("wake", sessions);
-  }
-
-  async openGeneration(turn: string, generation: number, nonce: string) {
-    const answer = (await this.#run("retry", [turn, generation, jobId(turn, generation + 1), nonce])) as [
-      string,
-      number?,
-    ];
-    if (answer[0] === "missing") return { kind: "missing" } as const;
-    return { kind: answer[0] === "opened" ? "opened" : "open", generation: Number(answer[1]) } as const;
   }
 
   async row(turn: string): Promise<TurnRow | undefined> {

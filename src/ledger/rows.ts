@@ -1,6 +1,6 @@
 import { TurnState } from "../domain/lifecycle.ts";
 import { Outcome, TurnStatus } from "../domain/turn-result.ts";
-import { USAGE_FIELDS, Usage } from "../domain/usage.ts";
+import { UNKNOWN_USAGE, USAGE_FIELDS, Usage } from "../domain/usage.ts";
 import type { BatchCounts, TurnRow } from "./ledger.ts";
 
 function optionalNumber(value: string | undefined): number | undefined {
@@ -32,12 +32,22 @@ export function rowOf(lane: string, id: string, fields: Readonly<Record<string, 
     worker: optionalText(fields["worker"]),
     outcome: Outcome.safeParse(fields["outcome"]).data,
     status: TurnStatus.safeParse(fields["status"]).data,
-    usage: fields["usage"] === undefined ? undefined : Usage.parse(JSON.parse(fields["usage"])),
+    usage: usageOf(fields["usage"]),
     submittedAt: Number(fields["submittedAt"]),
     startedAt: optionalNumber(fields["startedAt"]),
     settledAt: optionalNumber(fields["settledAt"]),
     nextAt: optionalNumber(fields["nextAt"]),
   };
+}
+
+/** One row whose usage cannot be read must not hide the others. */
+function usageOf(json: string | undefined): Usage | undefined {
+  if (json === undefined) return undefined;
+  try {
+    return Usage.parse(JSON.parse(json));
+  } catch {
+    return { ...UNKNOWN_USAGE };
+  }
 }
 
 /** A batch's counts from its hash; undefined when the lane has no turn of it. */

@@ -1,7 +1,6 @@
 import { StringDecoder } from "node:string_decoder";
+import { TRANSCRIPT_MAX } from "../domain/text.ts";
 
-/** Most of a transcript that is kept, in characters: what an attempt says beyond it is dropped. */
-export const TRANSCRIPT_MAX = 8 * 1024 * 1024;
 /** How much of a log is kept for messages, in bytes. */
 export const TAIL_BYTES = 8 * 1024;
 

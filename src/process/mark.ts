@@ -24,6 +24,11 @@ export function markText(mark: Mark): string {
   return [mark.store, mark.lane, mark.turn, String(mark.attempt), mark.worker].map(encodeURIComponent).join("/");
 }
 
+/** The mark that a turn was given, or, where it was given none (`""`), that of its place. */
+export function turnMark(given: string, place: Mark): string {
+  return given === "" ? markText(place) : given;
+}
+
 /** The mark in a text that {@link markText} made; undefined for any other text. */
 export function parseMark(text: string): Mark | undefined {
   const parts = text.split("/");

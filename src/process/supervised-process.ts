@@ -12,7 +12,7 @@ export interface ProcessEnd {
   readonly problem?: ProcessFailure | undefined;
 }
 
-/** What a process needs of its host. */
+/** What a process needs of whoever started it. */
 export interface ProcessOwner {
   readonly program: string;
   readonly mark: string;

@@ -1,5 +1,6 @@
 import type { Readable } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
+import { TIMER_MAX_MS } from "../domain/limits.ts";
 import { LineSplitter } from "./json-lines.ts";
 import { killTree } from "./kill-tree.ts";
 import { matchesMark } from "./mark.ts";
@@ -14,8 +15,6 @@ export interface SupervisorPlace {
 
 /** How long after the deadline it steps in: the worker, when its loop is free, is first. */
 const MARGIN_MS = 50;
-/** A timer takes no more than this. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 /** A process that the worker forked as it died may take its mark on only after the first sweep. */
 const LAST_LOOK_MS = 100;
 const DEATH_ROUNDS = 15;

@@ -27,11 +27,6 @@ export function workerLiveness(id: string): Liveness {
   return stat !== undefined && !stat.dead && stat.startTicks.toString(36) === ticks ? "alive" : "dead";
 }
 
-/** True when the worker is a living process of this machine. False also for one that is elsewhere. */
-export function isWorkerAlive(id: string): boolean {
-  return workerLiveness(id) === "alive";
-}
-
 function statOf(pid: number): ProcStat | "unseen" | undefined {
   try {
     return procStat(pid);

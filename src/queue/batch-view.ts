@@ -3,7 +3,7 @@ import { TurnState } from "../domain/lifecycle.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import { Outcome, type TurnResult } from "../domain/turn-result.ts";
 import { addUsage } from "../domain/usage.ts";
-import type { BatchCounts, LaneLedger } from "../ledger/ledger.ts";
+import type { BatchCounts, ClosedAttempt, LaneLedger, TurnRow } from "../ledger/ledger.ts";
 import type { LaneSet } from "./lane-set.ts";
 
 const PAGE = 200;
@@ -39,22 +39,18 @@ export class BatchView {
 
   /** The batch's counts over its lanes; undefined when no lane knows it. */
   async counts(): Promise<BatchCounts | undefined> {
-    const parts = await Promise.all((await this.#ledgers()).map((ledger) => ledger.batchCounts(this.batch)));
-    const known = parts.filter((part) => part !== undefined);
-    const [first, ...rest] = known;
+    const [first, ...rest] = (await this.#holding()).map(({ counts }) => counts);
     return first === undefined ? undefined : rest.reduce(addCounts, first);
   }
 
   /** The lanes that hold turns of the batch. */
   async lanes(): Promise<string[]> {
-    const ledgers = await this.#ledgers();
-    const counts = await Promise.all(ledgers.map((ledger) => ledger.batchCounts(this.batch)));
-    return ledgers.flatMap(({ lane }, i) => (counts[i] === undefined ? [] : [lane]));
+    return (await this.#holding()).map(({ ledger }) => ledger.lane);
   }
 
   /** Open attempts of dead workers in the batch's lanes. */
   async overdue(): Promise<number> {
-    const counts = await Promise.all((await this.#ledgers()).map((ledger) => ledger.overdue()));
+    const counts = await Promise.all((await this.#holding()).map(({ ledger }) => ledger.overdue()));
     return counts.reduce((sum, count) => sum + count, 0);
   }
 
@@ -79,15 +75,28 @@ export class BatchView {
     }
   }
 
-  /** Every turn of the batch by id, in the order of submission, with its lane. */
-  async *turns(): AsyncGenerator<{ readonly turn: string; readonly ledger: LaneLedger }> {
-    for (const ledger of await this.#ledgers()) {
+  /** Every turn of the batch, in the order of submission lane by lane, some at once. */
+  async *rows(): AsyncGenerator<readonly TurnRow[]> {
+    for (const { ledger } of await this.#holding()) {
       for (let after = 0; ;) {
         const page = await ledger.batchTurns(this.batch, after, PAGE);
         if (page.turns.length === 0) break;
         after = page.next;
-        for (const turn of page.turns) yield { turn, ledger };
+        yield (await ledger.rows(page.turns)).filter((row) => row !== undefined);
       }
+    }
+  }
+
+  /** The closed attempts of every turn of the batch, over all generations, with the turn's agent. */
+  async *attempts(): AsyncGenerator<{ readonly agent: string; readonly attempts: readonly ClosedAttempt[] }> {
+    for await (const rows of this.rows()) {
+      const page = await Promise.all(
+        rows.map(async ({ id, lane, agent }) => {
+          const { attempts } = await this.#lanes.get(lane).ledger.facts(id);
+          return { agent, attempts };
+        }),
+      );
+      yield* page;
     }
   }
 
@@ -100,6 +109,16 @@ export class BatchView {
       const request = requests[i];
       if (result !== undefined && request !== undefined) yield { request, result };
     }
+  }
+
+  /** The lanes that hold turns of the batch, with its counts there. */
+  async #holding(): Promise<{ readonly ledger: LaneLedger; readonly counts: BatchCounts }[]> {
+    const ledgers = await this.#ledgers();
+    const all = await Promise.all(ledgers.map((ledger) => ledger.batchCounts(this.batch)));
+    return ledgers.flatMap((ledger, i) => {
+      const counts = all[i];
+      return counts === undefined ? [] : [{ ledger, counts }];
+    });
   }
 
   async #ledgers(): Promise<LaneLedger[]> {

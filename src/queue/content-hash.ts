@@ -17,8 +17,9 @@ export function contentDifference(a: TurnRequest | StoredRequest, b: TurnRequest
 
 /** The value with the keys of every object in order, so that their order does not count. */
 function canonical(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(canonical);
+  if (Array.isArray(value)) return ["[", ...value.map(canonical)];
   if (typeof value !== "object" || value === null) return value ?? null;
   const entries = Object.entries(value).filter(([, inner]) => inner !== undefined);
-  return entries.toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([key, inner]) => [key, canonical(inner)]);
+  // The first entry tells an object from a list of pairs.
+  return ["{", ...entries.toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([key, inner]) => [key, canonical(inner)])];
 }

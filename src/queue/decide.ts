@@ -13,10 +13,17 @@ export interface Budget {
   /** Attempts and crashes that the generation had spent before this attempt. */
   readonly spent: number;
   readonly crashes: number;
+  /** Attempts of the generation before this one, whatever they spent. */
+  readonly attempts: number;
+  /** Start of the generation's first attempt, epoch ms. */
+  readonly startedAt: number;
 }
 
-/** How long a turn waits that met a limit of its provider which named no instant, in ms. */
+/** How long a turn waits that met a limit of its provider which named no instant, in ms: doubled each time, up to the second. */
 const GATE_MS = 5000;
+const GATE_MAX_MS = 60_000;
+/** A turn that has met nothing but such limits for so long ends with that failure, in ms. */
+const GATED_MAX_MS = 24 * 3_600_000;
 
 /** Decides by the failure's code (the one map in domain/failure.ts) what follows an attempt. Pure. */
 export function decide(record: TurnRecord, budget: Budget, random: () => number): Decision {
@@ -30,12 +37,18 @@ export function decide(record: TurnRecord, budget: Budget, random: () => number)
     case "hand_back":
       return { kind: "hand_back", spends };
     case "gate":
-      return { kind: "retry", afterMs: GATE_MS, spends };
+      return gate(record, budget, spends);
     case "retry":
     case "retry_if_retryable":
     case "retry_on_timeout":
       return allowsAnother(failure, then, record, budget) ? again(spends, budget, random) : { kind: "settle", spends };
   }
+}
+
+function gate(record: TurnRecord, { spent, crashes, attempts, startedAt }: Budget, spends: Spends): Decision {
+  if (record.endedAt - startedAt >= GATED_MAX_MS) return { kind: "settle", spends };
+  const gated = Math.max(0, attempts - spent - crashes);
+  return { kind: "retry", afterMs: Math.min(GATE_MAX_MS, GATE_MS * 2 ** Math.min(gated, 10)), spends };
 }
 
 function allowsAnother(failure: Failure, then: string, record: TurnRecord, { retry, spent, crashes }: Budget): boolean {

@@ -15,8 +15,9 @@ import type { Slots } from "./slots.ts";
 import { TurnFailed, dataWithCrashed, tell } from "./tell.ts";
 import type { LaneContext } from "./worker-context.ts";
 
-/** How long a job waits whose agent this worker does not know, in ms. */
+/** How long a job waits whose agent this worker does not know, in ms: doubled with each delivery, up to the second. */
 const OTHER_WORKER_MS = 1000;
+const OTHER_WORKER_MAX_MS = 60_000;
 
 /** What a stray job, of which nothing is stored, ends with. */
 const STRAY = { v: 1, stray: true, note: "no turn of this job is stored, or another job stands for it" } as const;
@@ -99,7 +100,8 @@ export class Deliveries {
   async #notOurs(job: Job, token: string): Promise<typeof STRAY> {
     const { worker, ledger } = this.#lane;
     const row = await untilAnswered(() => ledger.row(turnOfJob(job.id ?? "")), worker.log, worker.givenUp);
-    return row?.job === job.id ? this.#later(job, token, OTHER_WORKER_MS) : STRAY;
+    const waitMs = OTHER_WORKER_MS * 2 ** Math.min(10, Math.max(0, job.attemptsStarted - 1));
+    return row?.job === job.id ? this.#later(job, token, Math.min(waitMs, OTHER_WORKER_MAX_MS)) : STRAY;
   }
 
   async #follow(

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { EventBody, TurnEvent } from "../domain/turn-event.ts";
 import { endedWell, type TurnRecord } from "../domain/turn-record.ts";
 import { outcomeOf, type TurnResult } from "../domain/turn-result.ts";
-import { exceedingUsage } from "../domain/usage.ts";
+import { addUsage, exceedingUsage, type Usage } from "../domain/usage.ts";
 import { validHistory } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
 import type { AttemptClose, AttemptSettle, TurnFacts } from "../ledger/ledger.ts";
@@ -19,6 +19,8 @@ export interface EndedAttempt {
   readonly stopReason?: StopReason | undefined;
   /** All its events with these last ones, deltas merged, and those of them that are not in its stream yet. Called once. */
   readonly events: (last: readonly EventBody[]) => Promise<AttemptEvents>;
+  /** Gives up its lease: to be called when the ledger has answered, not before. */
+  readonly letGo?: (() => void) | undefined;
 }
 
 export interface AttemptEvents {
@@ -36,12 +38,19 @@ export type Finished =
 
 /** Closes an attempt and, when nothing follows it, settles its turn. Repeats itself until Redis answers. */
 export async function finishAttempt(lane: LaneContext, ended: EndedAttempt): Promise<Finished> {
+  try {
+    return await finish(lane, ended);
+  } finally {
+    ended.letGo?.();
+  }
+}
+
+async function finish(lane: LaneContext, ended: EndedAttempt): Promise<Finished> {
   const { record, facts } = ended;
-  const decision = decide(
-    record,
-    { retry: facts.request.retry, spent: facts.spent, crashes: facts.crashes },
-    Math.random,
-  );
+  const { retry } = facts.request;
+  const attempts = facts.attempts.filter(({ attempt }) => attempt >= facts.firstAttempt).length;
+  const { spent, crashes, startedAt } = facts;
+  const decision = decide(record, { retry, spent, crashes, attempts, startedAt }, Math.random);
   const { events, tail } = await ended.events(lastEvents(record, decision, facts.generation));
   const close: AttemptClose = {
     turn: facts.request.id,
@@ -107,17 +116,27 @@ function settlementOf(lane: LaneContext, ended: EndedAttempt, close: AttemptClos
   };
 }
 
-/** A stale attempt's output is refused; what it spent beyond what was booked for it is booked, once. */
+/** A stale attempt's output is refused; what it spent beyond what is booked for it is booked. */
 async function stale(lane: LaneContext, close: AttemptClose): Promise<Finished> {
-  const { ledger, worker } = lane;
-  const facts = await untilAnswered(() => ledger.facts(close.turn), worker.log, worker.givenUp);
-  const booked = facts.attempts.find((attempt) => attempt.attempt === close.attempt);
-  const beyond = booked === undefined ? undefined : exceedingUsage(close.summary.usage, booked.usage);
-  if (beyond !== undefined)
-    await untilAnswered(() => ledger.bookLate(close.turn, close.attempt, beyond), worker.log, worker.givenUp);
+  const { worker } = lane;
+  const late = await bookLate(lane, close);
   worker.log.warn(
-    { turn: close.turn, attempt: close.attempt, late: beyond },
+    { turn: close.turn, attempt: close.attempt, late },
     "an attempt ended that was no longer current: its output is refused, its spend booked",
   );
   return { kind: "stale" };
+}
+
+/** Repeats itself until nothing is beyond what is booked: another worker may book for the same attempt. */
+async function bookLate({ ledger, worker }: LaneContext, close: AttemptClose): Promise<Usage | undefined> {
+  const asked = <T>(call: () => Promise<T>): Promise<T> => untilAnswered(call, worker.log, worker.givenUp);
+  for (;;) {
+    const facts = await asked(() => ledger.facts(close.turn));
+    const closed = facts.attempts.find((attempt) => attempt.attempt === close.attempt);
+    if (closed === undefined) return undefined;
+    const booked = closed.late === undefined ? closed.usage : addUsage(closed.usage, closed.late);
+    const more = exceedingUsage(close.summary.usage, booked);
+    if (more === undefined) return undefined;
+    if (await asked(() => ledger.bookLate(close.turn, close.attempt, closed.late, more))) return more;
+  }
 }

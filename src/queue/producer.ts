@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { v7 as uuidv7 } from "uuid";
 import { resolveLimits, resolveRetry } from "../domain/limits.ts";
 import { REQUEST_MAX_BYTES, type StoredRequest, type TurnRequest } from "../domain/turn-request.ts";
+import { cellTurnId } from "../domain/cell-id.ts";
 import { TurnqError } from "../domain/error.ts";
 import { sessionLaneKey } from "../ledger/keys.ts";
 import type { NewTurn, Stored } from "../ledger/ledger.ts";
@@ -26,6 +27,12 @@ interface Prepared extends NewTurn {
   readonly bytes: number;
 }
 
+/** Turns of one lane that go into the next MULTI. */
+interface Chunk {
+  readonly turns: Prepared[];
+  bytes: number;
+}
+
 /** Stores turns. Every answer means that the turns before it are durable. */
 export class Producer {
   readonly #redis: Redis;
@@ -45,7 +52,7 @@ export class Producer {
     return {
       ...request,
       v: 1,
-      id: request.id ?? uuidv7(),
+      id: idOf(request),
       lane: request.lane ?? agent?.lane ?? request.agent,
       limits: resolveLimits(request.limits, agent?.limits),
       retry: resolveRetry(request.retry, agent?.retry),
@@ -61,32 +68,47 @@ export class Producer {
   }
 
   /**
-   * Stores a stream of requests in chunks, in order, in bounded memory, and tells of each chunk.
-   * At a conflict it throws; what was told before is stored, and submitting again completes it.
+   * Stores a stream of requests in chunks, in order, in bounded memory, and tells of each chunk. At
+   * a conflict, or a request that is refused, it throws: what came before is stored, and submitting
+   * again completes it.
    */
   async *submitMany(requests: AsyncIterable<TurnRequest> | Iterable<TurnRequest>): AsyncGenerator<Submitted[]> {
-    const chunks = new Map<string, Prepared[]>();
-    for await (const request of requests) {
-      const turn = prepare(this.resolve(request));
-      const { lane } = turn.request;
-      const chunk = chunks.get(lane) ?? [];
-      chunks.set(lane, chunk);
-      chunk.push(turn);
-      if (chunk.length < CHUNK_TURNS && chunk.reduce((sum, { bytes }) => sum + bytes, 0) < CHUNK_BYTES) continue;
-      chunks.delete(lane);
-      yield await this.#submitChunk(lane, chunk);
+    const chunks = new Map<string, Chunk>();
+    let refusal: { readonly error: unknown } | undefined;
+    try {
+      for await (const request of requests) {
+        const turn = prepare(this.resolve(request));
+        const { lane } = turn.request;
+        const chunk = chunks.get(lane) ?? { turns: [], bytes: 0 };
+        chunks.set(lane, chunk);
+        chunk.turns.push(turn);
+        chunk.bytes += turn.bytes;
+        if (chunk.turns.length < CHUNK_TURNS && chunk.bytes < CHUNK_BYTES) continue;
+        chunks.delete(lane);
+        yield await this.#submitChunk(lane, chunk.turns);
+      }
+    } catch (error) {
+      refusal = { error };
     }
-    for (const [lane, chunk] of chunks) yield await this.#submitChunk(lane, chunk);
+    for (const [lane, chunk] of chunks) yield await this.#submitChunk(lane, chunk.turns);
+    if (refusal !== undefined) throw refusal.error;
   }
 
   /** The ids among these that are taken by other content, before anything is stored. */
   async conflicts(requests: readonly TurnRequest[]): Promise<string[]> {
-    const taken: string[] = [];
+    const lanes = new Map<string, StoredRequest[]>();
     for (const request of requests.map((one) => this.resolve(one))) {
-      const row = await this.#lanes.get(request.lane).ledger.row(request.id);
-      if (row !== undefined && row.hash !== contentHash(request)) taken.push(request.id);
+      const same = lanes.get(request.lane);
+      if (same === undefined) lanes.set(request.lane, [request]);
+      else same.push(request);
     }
-    return taken;
+    const taken = await Promise.all(
+      [...lanes].map(async ([lane, wanted]) => {
+        const rows = await this.#lanes.get(lane).ledger.rows(wanted.map(({ id }) => id));
+        return wanted.filter((request, i) => rows[i] !== undefined && rows[i].hash !== contentHash(request));
+      }),
+    );
+    return taken.flat().map(({ id }) => id);
   }
 
   async #submitChunk(lane: string, chunk: readonly Prepared[]): Promise<Submitted[]> {
@@ -98,15 +120,17 @@ export class Producer {
 
   async #store(lane: string, turns: readonly Prepared[]): Promise<Stored[]> {
     await this.#lanes.announce(lane);
-    for (const session of new Set(turns.flatMap(({ request }) => request.session ?? [])))
-      await this.#bind(session, lane);
+    const sessions = new Set(turns.flatMap(({ request }) => request.session ?? []));
+    await Promise.all([...sessions].map((session) => this.#bind(session, lane)));
     return submitChunk(this.#lanes.get(lane), turns);
   }
 
   /** Binds a session to the lane of its first turn. */
   async #bind(session: string, lane: string): Promise<void> {
-    const before = await this.#redis.set(sessionLaneKey(session), lane, "NX", "GET");
-    if (before === null || before === lane) return;
+    const key = sessionLaneKey(session);
+    if ((await this.#redis.set(key, lane, "NX")) === "OK") return;
+    const before = await this.#redis.get(key);
+    if (before === lane) return;
     throw new TurnqError("session_lane", `session ${session} lives in lane ${before}, not in ${lane}`, {
       where: "session",
       hint: "A session's turns share one lane; start another session or name that lane.",
@@ -125,6 +149,17 @@ export class Producer {
       details: { turn: request.id, fields },
     });
   }
+}
+
+/** Given, or made; in a batch the cell's, so that submitting it again is the same turn. */
+function idOf({ id, agent, batch }: TurnRequest): string {
+  if (batch === undefined) return id ?? uuidv7();
+  const cell = cellTurnId({ batch: batch.id, sample: batch.sample, agent, epoch: batch.epoch });
+  if (id === undefined || id === cell) return cell;
+  throw new TurnqError("invalid_request", `in a batch the id is made of the cell: ${cell}`, {
+    where: "id",
+    hint: "Leave it out.",
+  });
 }
 
 function prepare(request: StoredRequest): Prepared {

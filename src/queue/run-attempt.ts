@@ -51,14 +51,13 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
   const release = leases.hold(request.id, attempt, () => running.stop("lease_lost"));
   worker.running.add(running);
   if (worker.closing.aborted) running.stop("shutdown");
-  try {
-    const { record, stopReason } = await running.done;
-    return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last) };
-  } finally {
-    progress.end();
+  const { record, stopReason } = await running.done;
+  progress.end();
+  const letGo = (): void => {
     release();
     worker.running.delete(running);
-  }
+  };
+  return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last), letGo };
 }
 
 /** What earlier attempts of this generation used, for the limits that count over all of them. */

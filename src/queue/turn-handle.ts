@@ -21,6 +21,13 @@ export class WaitTimeoutError extends TurnqError {
   }
 }
 
+export interface ResultOptions {
+  /** Which generation's Result; the newest one's unless given. */
+  readonly generation?: number | undefined;
+  /** How long to wait for the turn to settle; for ever unless given. */
+  readonly waitMs?: number | undefined;
+}
+
 export interface EventsOptions {
   /** Seq of the last event that is known; events after it follow. 0, the start, unless given. */
   readonly after?: number | undefined;
@@ -93,25 +100,38 @@ export class TurnHandle {
   }
 
   /**
-   * The turn's Result, once it is settled; `ok: false` is a value, not an error. Waits for ever
-   * without `waitMs`, also through an outage of Redis; throws {@link WaitTimeoutError} after it, or
-   * `redis_unreachable` when Redis is away then; `not_found`; `closed`.
+   * The turn's Result, once it is settled; `ok: false` is a value, not an error. An earlier
+   * generation's Result stays readable. Waits for ever without `waitMs`, also through an outage of
+   * Redis; throws {@link WaitTimeoutError} after it, or `redis_unreachable` when Redis is away then;
+   * `not_found` when there is no such turn or generation; `closed`.
    */
-  async result(options: { readonly waitMs?: number | undefined } = {}): Promise<TurnResult> {
+  async result(options: ResultOptions = {}): Promise<TurnResult> {
     const until = options.waitMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + options.waitMs;
     await this.#watch.listen(this.lane);
     for (;;) {
       const left = until - Date.now();
-      const result = await this.#outlast(() => this.#settled(), left);
-      if (result !== undefined) return result;
-      if (left <= 0) throw new WaitTimeoutError(this.id, options.waitMs ?? 0);
-      await this.#watch.wait(this.id, left);
+      const over = new AbortController();
+      // Listened to before the row is read: what settles in between is announced to this waiter.
+      const announced = this.#watch.wait(this.id, left, over.signal);
+      try {
+        const result = await this.#outlast(() => this.#settled(options.generation), left);
+        if (result !== undefined) return result;
+        if (left <= 0) throw new WaitTimeoutError(this.id, options.waitMs ?? 0);
+        await announced;
+      } finally {
+        over.abort();
+      }
     }
   }
 
-  async #settled(): Promise<TurnResult | undefined> {
+  async #settled(wanted: number | undefined): Promise<TurnResult | undefined> {
     const row = await this.row();
-    return row.state === "settled" ? this.#ask((ledger) => ledger.result(this.id, row.generation)) : undefined;
+    const generation = wanted ?? row.generation;
+    if (generation === row.generation && row.state !== "settled") return undefined;
+    const result = await this.#ask((ledger) => ledger.result(this.id, generation));
+    // The Result of a settled turn is there: it is stored in one step with the state.
+    if (result !== undefined || wanted === undefined) return result;
+    throw new TurnqError("not_found", `there is no Result of generation ${wanted}`, { where: `turn ${this.id}` });
   }
 
   /** Undefined while Redis is away and there is time left: whoever waits for a turn does not give it up for that. */

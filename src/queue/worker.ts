@@ -34,6 +34,8 @@ export interface TurnWorkerOptions {
   readonly redis: Redis;
   readonly workerId: string;
   readonly specs: readonly AgentSpec[];
+  /** Ends what the specs keep warm, as far as no other worker uses them; called once, at the close. */
+  readonly closeSpecs?: (() => Promise<void>) | undefined;
   /** Lanes to take turns from besides the agents' own: a request may name another one. */
   readonly moreLanes?: readonly string[] | undefined;
   /** Turns at once, over all lanes. */
@@ -63,8 +65,6 @@ interface LaneWorker {
   readonly leases: LeaseKeeper;
 }
 
-type State = "new" | "running" | "closing" | "closed";
-
 /** Takes turns of its agents' lanes and runs them. Start and close may be called more than once. */
 export class TurnWorker {
   readonly #options: TurnWorkerOptions;
@@ -72,7 +72,7 @@ export class TurnWorker {
   readonly #givenUp = new AbortController();
   readonly #running = new Set<RunningAttempt>();
   #lanes: LaneWorker[] = [];
-  #state: State = "new";
+  #started: Promise<void> | undefined;
   #closed: Promise<CloseReport> | undefined;
 
   constructor(options: TurnWorkerOptions) {
@@ -84,11 +84,28 @@ export class TurnWorker {
     return this.#running.size;
   }
 
+  /** Takes turns from now on. When it throws nothing was begun, and it may be called again. */
   async start(): Promise<void> {
-    if (this.#state !== "new") return;
-    this.#state = "running";
+    this.#started ??= this.#start();
+    try {
+      await this.#started;
+    } catch (error) {
+      this.#started = undefined;
+      throw error;
+    }
+  }
+
+  async #start(): Promise<void> {
     const { specs, directory, lanes, laneConcurrency } = this.#options;
+    const names = new Set([...specs.map(({ lane }) => lane), ...(this.#options.moreLanes ?? [])]);
+    // All that can fail comes first: a worker that takes turns of some of its lanes is none.
     await directory.publish(specs);
+    for (const name of names) {
+      await lanes.announce(name);
+      const limit = laneConcurrency?.[name];
+      if (limit !== undefined) await lanes.get(name).queue.setGlobalConcurrency(limit);
+    }
+    if (this.#closing.signal.aborted) return;
     const context: WorkerContext = {
       workerId: this.#options.workerId,
       specs: new Map(specs.map((spec) => [spec.name, spec])),
@@ -101,12 +118,7 @@ export class TurnWorker {
       givenUp: this.#givenUp.signal,
     };
     const slots = new Slots(this.#options.concurrency);
-    for (const name of new Set([...specs.map(({ lane }) => lane), ...(this.#options.moreLanes ?? [])])) {
-      await lanes.announce(name);
-      const limit = laneConcurrency?.[name];
-      if (limit !== undefined) await lanes.get(name).queue.setGlobalConcurrency(limit);
-      this.#lanes.push(this.#open(name, context, slots));
-    }
+    for (const name of names) this.#lanes.push(this.#open(name, context, slots));
   }
 
   #open(lane: string, context: WorkerContext, slots: Slots): LaneWorker {
@@ -147,8 +159,8 @@ export class TurnWorker {
   }
 
   async #close(limitMs: number): Promise<CloseReport> {
-    if (this.#state === "new") return { complete: true, abandoned: 0 };
-    this.#state = "closing";
+    const startedMs = performance.now();
+    const leftMs = (): number => Math.max(0, limitMs - (performance.now() - startedMs));
     this.#closing.abort();
     // BullMQ's close comes first: a job that is handed back must not be fetched again here.
     const bulls = Promise.all(this.#lanes.map(({ bull }) => bull.close()));
@@ -164,9 +176,8 @@ export class TurnWorker {
       // Its close waits for ever while Redis is away; nothing of it may keep the process.
       if (!complete) void bull.disconnect().catch(() => undefined);
     }
-    await Promise.all(this.#options.specs.flatMap((spec) => (spec.close === undefined ? [] : [spec.close()])));
-    this.#state = "closed";
-    return { complete, abandoned };
+    const specsClosed = await within(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
+    return { complete: complete && specsClosed, abandoned };
   }
 
   /** Kills every running attempt at once and gives up what is not stored. */
@@ -180,7 +191,8 @@ export class TurnWorker {
   }
 }
 
-async function within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
+/** True when the work has ended, well or not, within the limit. */
+export async function within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), limitMs)));
   const done = work.then(

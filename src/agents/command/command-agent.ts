@@ -3,13 +3,13 @@ import { Agent, type StartOptions, type TurnAnswer } from "../../agent/agent.ts"
 import type { AgentSpec } from "../../agent/agent-spec.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
-import type { ProcessHost } from "../../process/process-host.ts";
-import { markText } from "../../process/mark.ts";
+import type { Processes } from "../../process/processes.ts";
+import { turnMark } from "../../process/mark.ts";
 import type { CommandConfig } from "./command-config.ts";
 import { ProgramRun, type RunReport } from "./program-run.ts";
 
 export interface CommandDeps {
-  readonly processes: ProcessHost;
+  readonly processes: Processes;
   /** The config's folder. */
   readonly baseDir: string;
 }
@@ -83,13 +83,8 @@ export class CommandAgent extends Agent<CommandSetup> {
   }
 
   #mark(): string {
-    if (this.init.mark !== "") return this.init.mark;
-    return markText({
-      ...this.config.processes.place,
-      lane: this.name,
-      turn: this.init.turn,
-      attempt: this.init.attempt,
-    });
+    const { mark, turn, attempt } = this.init;
+    return turnMark(mark, { ...this.config.processes.place, lane: this.name, turn, attempt });
   }
 }
 
@@ -105,7 +100,7 @@ export function commandAgent(name: string, command: CommandConfig, deps: Command
     name,
     lane: command.lane ?? name,
     kind: "command",
-    abilities: { cooperativeStop: command.stop === "stdin", announcesCalls: false, enforces: [] },
+    abilities: { cooperativeStop: command.stop === "stdin", announcesCalls: false },
     limits: command.limits,
     retry: command.retry,
     create: (init) => new CommandAgent({ ...init, name, config: { ...deps, command } }),

@@ -8,14 +8,14 @@ import { tailText } from "../../domain/text.ts";
 import { OutputHead, OutputTail } from "../../process/bounded-output.ts";
 import { maskSecrets } from "../../process/mask.ts";
 import { ProcessFailure, endText } from "../../process/process-failure.ts";
-import type { ProcessHost } from "../../process/process-host.ts";
+import type { Processes } from "../../process/processes.ts";
 import type { ProcessEnd, SupervisedProcess } from "../../process/supervised-process.ts";
 import type { FinalLine } from "./protocol-line.ts";
 import { ProtocolReader } from "./protocol-reader.ts";
 import { climbStopLadder } from "./stop-ladder.ts";
 
 export interface ProgramRunOptions {
-  readonly processes: Pick<ProcessHost, "spawn">;
+  readonly processes: Pick<Processes, "spawn">;
   readonly command: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
@@ -40,7 +40,6 @@ const DEADLINE_RESERVE_MS = 200;
 const POLL_MS = 50;
 /** How much of stderr a message holds, in characters. */
 const STDERR_IN_MESSAGE = 2000;
-const CUT_NOTE = "\n[cut: the output is over its limit]";
 
 /** One run of a program, from its start to its answer. */
 export class ProgramRun {
@@ -107,14 +106,14 @@ export class ProgramRun {
   }
 
   report(): RunReport {
-    const { ignored, skipped, log, cut } = this.#reader;
+    const { ignored, skipped, log } = this.#reader;
     const end = this.#end;
     return {
       ...(end === undefined ? {} : { exitCode: end.code, ...(end.signal === null ? {} : { signal: end.signal }) }),
       ...this.#exitWarning(end),
       ...(ignored === 0 ? {} : { ignoredLines: ignored }),
       ...(skipped === 0 ? {} : { skippedLines: skipped }),
-      ...(cut || this.#text.cut ? { transcriptCut: true } : {}),
+      ...(this.#options.turn.transcriptCut ? { transcriptCut: true } : {}),
       ...(log === "" ? {} : { log: this.#mask(log) }),
     };
   }
@@ -159,7 +158,6 @@ export class ProgramRun {
 
   #textAnswer(end: ProcessEnd): TurnAnswer {
     this.#emitText(this.#text.end());
-    if (this.#text.cut) this.#emitText(CUT_NOTE);
     if (this.#stop !== undefined) {
       this.#options.markStopped(this.#stop);
       return {};

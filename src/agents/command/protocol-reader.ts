@@ -2,7 +2,6 @@ import type { EventBody } from "../../domain/turn-event.ts";
 import { USAGE_FIELDS, type Usage } from "../../domain/usage.ts";
 import { OutputTail } from "../../process/bounded-output.ts";
 import { LineSplitter } from "../../process/json-lines.ts";
-import { TranscriptBudget } from "../../process/transcript-budget.ts";
 import { readLine, type FinalLine, type ProtocolLine, type UsageLine } from "./protocol-line.ts";
 
 export interface ProtocolReaderOptions {
@@ -10,7 +9,6 @@ export interface ProtocolReaderOptions {
   /** Called once, with the first `result` or `error`. */
   readonly onFinal: () => void;
   readonly maxLineBytes?: number | undefined;
-  readonly maxTranscript?: number | undefined;
 }
 
 const LOG_BYTES = 4 * 1024;
@@ -24,20 +22,13 @@ export class ProtocolReader {
   readonly #options: ProtocolReaderOptions;
   readonly #splitter: LineSplitter;
   readonly #log = new OutputTail(LOG_BYTES);
-  readonly #budget: TranscriptBudget;
   #usage: Usage | undefined;
   #lastLogged = "";
   #ended = false;
 
   constructor(options: ProtocolReaderOptions) {
     this.#options = options;
-    this.#budget = new TranscriptBudget(options.maxTranscript);
     this.#splitter = new LineSplitter({ onLine: (line) => this.#read(line), maxBytes: options.maxLineBytes });
-  }
-
-  /** True once something was left out of the transcript. */
-  get cut(): boolean {
-    return this.#budget.cut;
   }
 
   /** Lines over the limit. */
@@ -108,8 +99,7 @@ export class ProtocolReader {
   }
 
   #emit(event: EventBody): void {
-    const fitting = this.#budget.fit(event);
-    if (fitting !== undefined) this.#options.emit(fitting);
+    this.#options.emit(event);
   }
 
   /** Reports are cumulative: a figure that goes back is a mistake, and the sum must not become too small by it. */

@@ -4,23 +4,22 @@ import { unsupportedLimits, type AgentAbilities, type AgentSpec } from "../../ag
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
 import { failure } from "../../domain/failure.ts";
 import type { JsonObject } from "../../domain/json.ts";
-import { markText } from "../../process/mark.ts";
-import type { ProcessHost } from "../../process/process-host.ts";
-import { TranscriptBudget } from "../../process/transcript-budget.ts";
+import { turnMark } from "../../process/mark.ts";
+import type { Processes } from "../../process/processes.ts";
 import type { ModuleConfig } from "./module-config.ts";
 import type { Runner } from "./runner.ts";
 import type { ModuleFacts } from "./runner-message.ts";
 import { RunnerPool } from "./runner-pool.ts";
 
 export interface ModuleDeps {
-  readonly processes: ProcessHost;
+  readonly processes: Processes;
   /** The config's folder. */
   readonly baseDir: string;
 }
 
 interface ModuleSetup {
   readonly pool: RunnerPool;
-  readonly processes: ProcessHost;
+  readonly processes: Processes;
   readonly module: ModuleConfig;
   readonly lane: string;
   readonly abilities: AgentAbilities;
@@ -29,7 +28,7 @@ interface ModuleSetup {
 
 /** How often the turn is asked whether to stop. The agent itself is told, and asks its own process. */
 const POLL_MS = 50;
-const ASSUMED: AgentAbilities = { cooperativeStop: true, announcesCalls: false, enforces: [] };
+const ASSUMED: AgentAbilities = { cooperativeStop: true, announcesCalls: false };
 
 /** An agent whose code runs in a runner: whatever it does there, blocks or breaks, the worker goes on. */
 export class ModuleAgent extends Agent<ModuleSetup> {
@@ -79,9 +78,9 @@ export class ModuleAgent extends Agent<ModuleSetup> {
   }
 
   async #converse(turn: AgentTurn, runner: Runner): Promise<TurnAnswer> {
+    const leftMs = turn.leftMs;
     const { clock: _clock, config, name: _name, ...own } = this.init;
     const init = { ...own, mark: this.#mark(), costLogTags: config.costLogTags };
-    const budget = new TranscriptBudget();
     let told = false;
     const poll = (): void => {
       if (told) return;
@@ -94,11 +93,12 @@ export class ModuleAgent extends Agent<ModuleSetup> {
     try {
       const { timeoutMs, maxSteps, input, history } = turn;
       const answered = runner.take({
-        order: { init, start: this.#startOptions(), input, history, timeoutMs, maxSteps },
-        deadlineAt: timeoutMs === undefined ? undefined : Date.now() + timeoutMs,
+        order: { init, start: this.#startOptions(), input, history, timeoutMs: leftMs, maxSteps },
+        // Loading the module was part of the attempt.
+        deadlineAt: leftMs === undefined ? undefined : Date.now() + leftMs,
+        timeoutMs,
         onEvent: (event) => {
-          const fitting = budget.fit(event);
-          if (fitting !== undefined) turn.emit(fitting);
+          turn.emit(event);
           poll();
         },
       });
@@ -117,9 +117,8 @@ export class ModuleAgent extends Agent<ModuleSetup> {
 
   #mark(): string {
     const { processes, lane } = this.config;
-    return this.init.mark === ""
-      ? markText({ ...processes.place, lane, turn: this.init.turn, attempt: this.init.attempt })
-      : this.init.mark;
+    const { mark, turn, attempt } = this.init;
+    return turnMark(mark, { ...processes.place, lane, turn, attempt });
   }
 }
 
@@ -130,14 +129,14 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
   let facts: ModuleFacts | undefined;
   let problem: string | undefined;
   let learning: Promise<void> | undefined;
+  const pool = new RunnerPool({ name, lane, module, processes, baseDir });
   const learn = async (): Promise<void> => {
     try {
-      facts = await probeModule(name, module, deps);
+      facts = await factsFrom(pool);
     } catch (error) {
       problem = messageOf(error);
     }
   };
-  const pool = new RunnerPool({ name, lane, module, processes, baseDir });
   return {
     name,
     lane,
@@ -164,20 +163,14 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
   };
 }
 
-/**
- * Loads the module in a process of its own and says what its agent can do, so that a request which
- * asks for more is refused when it is submitted.
- * @throws ProcessFailure with failure code `config` that names the file
- */
-export async function probeModule(
-  name: string,
-  module: ModuleConfig,
-  deps: Pick<ModuleDeps, "processes" | "baseDir">,
-): Promise<ModuleFacts> {
-  const pool = new RunnerPool({ ...deps, name, lane: module.lane ?? name, module });
+/** What a runner says of its module once it has loaded it; the runner stays warm for the first turn. */
+async function factsFrom(pool: RunnerPool): Promise<ModuleFacts> {
+  const runner = pool.take();
   try {
-    return await pool.take().facts;
+    return await runner.facts;
   } finally {
-    await pool.close();
+    const { usable } = runner;
+    pool.giveBack(runner);
+    if (!usable) await runner.ended;
   }
 }

@@ -42,7 +42,6 @@ export type RunnerOrder = LoadOrder | TurnOrder | StopOrder;
 const Abilities: z.ZodType<AgentAbilities> = z.object({
   cooperativeStop: z.boolean(),
   announcesCalls: z.boolean(),
-  enforces: z.array(z.enum(["maxSteps", "maxToolCalls", "maxTokens"])),
 });
 
 /** What is known of a module's agent once it was loaded. */

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { entryPath } from "../../process/entry.ts";
 import { markText } from "../../process/mark.ts";
-import type { ProcessHost } from "../../process/process-host.ts";
+import type { Processes } from "../../process/processes.ts";
 import type { ModuleConfig } from "./module-config.ts";
 import { Runner } from "./runner.ts";
 
@@ -9,7 +9,7 @@ export interface RunnerPoolOptions {
   readonly name: string;
   readonly lane: string;
   readonly module: ModuleConfig;
-  readonly processes: ProcessHost;
+  readonly processes: Processes;
   /** The config's folder. */
   readonly baseDir: string;
   /** How long a runner is kept without work. */

@@ -25,6 +25,8 @@ export interface RunnerAnswer {
 
 export interface RunnerTurn {
   readonly order: Omit<TurnOrder, "type" | "id">;
+  /** The whole deadline of the turn, of which the order has what is left; for what is said of a timeout. */
+  readonly timeoutMs: number | undefined;
   /** Epoch ms. */
   readonly deadlineAt: number | undefined;
   readonly onEvent: (event: EventBody) => void;
@@ -96,7 +98,7 @@ export class Runner {
       const ended = await this.#converse(id, turn);
       if (ended.thrown !== undefined) this.#usable = false;
       else await this.#untilRest();
-      return answerOf(ended, turn.order.timeoutMs);
+      return answerOf(ended, turn.timeoutMs);
     } finally {
       this.#current = 0;
       this.#listener = () => undefined;

@@ -1,11 +1,12 @@
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { resolve } from "node:path";
+import type { ResultLine } from "../../batch/result-line.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { counted } from "../quantity-text.ts";
-import { fileSink } from "../result-collector.ts";
+import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 
 interface ResultsOptions {
   readonly format: string;
@@ -51,12 +52,19 @@ export async function results(context: CommandContext, id: string, options: Resu
     const batch = store.turnq.batch(id);
     const { turns, states, outcomes } = await batch.progress();
     const { messages } = options;
+    const read = (): AsyncIterable<ResultLine> => batch.results({ messages });
+    const collector = new ResultCollector(id);
+    const settledLines = collector.fresh(read());
+    let sink: ResultSink;
     if (options.out === undefined) {
-      for await (const line of batch.results({ messages })) {
+      sink = stdoutSink(output);
+      for await (const line of settledLines) {
         if (output.gone.aborted) return EXIT.ok;
-        await output.object(line);
+        await sink.put(line);
       }
-    } else await (await fileSink(resolve(cwd, options.out), batch.results({ messages }))).close();
+    } else sink = await fileSink(resolve(cwd, options.out), settledLines);
+    await upToDate(collector, sink, read);
+    await sink.close();
     if (options.quiet === true) return EXIT.ok;
     const { settled } = states;
     if (settled < turns)

@@ -15,7 +15,7 @@ import { openStore, type OpenStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { showProgress, type ProgressStyle } from "../progress-view.ts";
 import { counted } from "../quantity-text.ts";
-import { fileSink, ResultCollector, stdoutSink, type ResultSink } from "../result-collector.ts";
+import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 import { resultsPath } from "../results-path.ts";
 import { summaryLine, summaryTable } from "../summary-view.ts";
 import { newBatchId } from "../type-next.ts";
@@ -97,7 +97,7 @@ class Run {
   /** Aborted when the run is to end early: by a signal, or since nobody reads it any more. */
   readonly #early: AbortSignal;
   readonly #batch: Batch;
-  readonly #collector: ResultCollector;
+  #collector: ResultCollector;
   readonly #startedAt: number;
 
   constructor(context: CommandContext, options: RunOptions, store: OpenStore, interruption: Interruption) {
@@ -173,6 +173,7 @@ class Run {
       }
       // What settled while the worker closed.
       if (this.#early.aborted) await this.#drain(place, sink);
+      else await this.#refresh(sink);
     } finally {
       ended.abort();
       await progress;
@@ -221,9 +222,16 @@ class Run {
     try {
       const lines = this.#batch.results({ messages: this.#options.messages, place });
       for await (const line of this.#collector.fresh(lines)) await sink.put(line);
+      await this.#refresh(sink);
     } catch {
       // They are in the store, and the next run writes them.
     }
+  }
+
+  /** A turn may have been retried and settled anew while its batch was followed. */
+  async #refresh(sink: ResultSink): Promise<void> {
+    const { messages } = this.#options;
+    this.#collector = await upToDate(this.#collector, sink, () => this.#batch.results({ messages }));
   }
 
   #tellOfRedis(away: boolean): void {
@@ -238,11 +246,10 @@ class Run {
   }
 
   async #report(): Promise<number> {
-    const { output, now } = this.#context;
+    const { output } = this.#context;
     const { json } = this.#options;
     if (output.gone.aborted) return EXIT.ok;
-    const progress = await this.#batch.progress().catch(() => undefined);
-    const summary = this.#collector.summary({ turns: progress?.turns ?? 0, durationMs: now() - this.#startedAt });
+    const summary = await this.#summary();
     if (json === true) await output.object(summary);
     else await this.#print(summary);
     if (this.#interruption.signal.aborted)
@@ -250,6 +257,19 @@ class Run {
     const code = this.#verdict(summary);
     output.note(`batch ${this.#batch.id} is complete. To go on with it: ${this.#goOn()}`);
     return code;
+  }
+
+  async #summary(): Promise<Summary> {
+    const durationMs = this.#context.now() - this.#startedAt;
+    try {
+      const counts = await this.#batch.progress();
+      const whole = this.#collector.accountsFor(counts);
+      const spendByAgent = whole ? undefined : await this.#batch.spendByAgent();
+      return this.#collector.summary({ turns: counts.turns, durationMs, spend: counts, spendByAgent });
+    } catch {
+      // Redis is away: the Results that came are what can be told.
+      return this.#collector.summary({ turns: 0, durationMs });
+    }
   }
 
   async #print(summary: Summary): Promise<void> {

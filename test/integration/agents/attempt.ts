@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runAttempt, type AttemptOutcome, type AttemptTask, type RunningAttempt } from "../../../src/agent/attempt.ts";
+import { runAttempt, type AttemptOutcome, type AttemptOrder, type RunningAttempt } from "../../../src/agent/attempt.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
 import { eventFaults } from "../../../src/agent/closed-events.ts";
 import type { LimitsInput } from "../../../src/domain/limits.ts";
@@ -10,13 +10,13 @@ import type { EventBody } from "../../../src/domain/turn-event.ts";
 import type { StoredRequest } from "../../../src/domain/turn-request.ts";
 import { TurnRecord } from "../../../src/domain/turn-record.ts";
 import { markText } from "../../../src/process/mark.ts";
-import { createProcessHost } from "../../../src/process/process-host.ts";
+import { openProcesses } from "../../../src/process/processes.ts";
 import { workerId } from "../../../src/process/worker-id.ts";
 import { startOptions, storedRequest } from "../../agents.ts";
 import { alive } from "../process/machine.ts";
 
 /** What is not as in every attempt of these tests. */
-export type AttemptOptions = Partial<Omit<AttemptTask, "request">> & {
+export type AttemptOptions = Partial<Omit<AttemptOrder, "request">> & {
   readonly limits?: LimitsInput;
   readonly request?: Partial<StoredRequest>;
 };
@@ -26,7 +26,7 @@ export class Place {
   readonly folder = mkdtempSync(join(tmpdir(), "turnq-agents-"));
   readonly store = `test-${randomUUID()}`;
   readonly worker = workerId();
-  readonly processes = createProcessHost({
+  readonly processes = openProcesses({
     store: this.store,
     worker: this.worker,
     env: { ...process.env, MY_API_KEY: "very-secret-value", SHOWN: "yes" },
@@ -44,7 +44,7 @@ export class Place {
 
   start(spec: AgentSpec, more: AttemptOptions = {}): Attempt {
     const turn = `turn-${++this.#turns}`;
-    const { limits, request, ...task } = more;
+    const { limits, request, ...order } = more;
     const events: EventBody[] = [];
     const attempt = runAttempt({
       spec,
@@ -63,7 +63,7 @@ export class Place {
       mark: markText({ store: this.store, lane: spec.lane, turn, attempt: 1, worker: this.worker }),
       start: startOptions({ workingDirectory: this.folder, env: {} }),
       onEvent: (event) => events.push(event),
-      ...task,
+      ...order,
     });
     return { ...attempt, turn, events };
   }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { ModuleConfig } from "../../../src/agents/module/module-config.ts";
-import { moduleAgent, probeModule } from "../../../src/agents/module/module-agent.ts";
+import { moduleAgent } from "../../../src/agents/module/module-agent.ts";
 import { RunnerPool } from "../../../src/agents/module/runner-pool.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
 import type { Json } from "../../../src/domain/json.ts";
@@ -167,6 +167,12 @@ describe("a module agent", () => {
     expect(record).toMatchObject({ status: "timeout", crashed: true, output: "before the loop" });
   });
 
+  it("the time that its module takes to load is part of the deadline", async () => {
+    const { record } = await place.run(agent("./slow.mjs"), { limits: { timeoutMs: 60_000 } });
+    expect(record.status).toBe("completed");
+    expect(Number(record.output)).toBeLessThanOrEqual(60_000 - 200);
+  });
+
   it("what it forks into another session is dead when its Result is there, after a good turn and after a timeout", async () => {
     const spec = scripted([{ say: "warm" }]);
     await place.run(spec);
@@ -185,14 +191,10 @@ describe("a module agent", () => {
 });
 
 describe("limits that a module's agent cannot hold", () => {
-  it("are known once it was probed, and refused at its start otherwise", async () => {
-    const config = ModuleConfig.parse({ type: "module", module: "./two.mjs", export: "default" });
-    const facts = await probeModule("mine", config, { processes: place.processes, baseDir: FIXTURES });
-    expect(facts.abilities).toMatchObject({ cooperativeStop: false, announcesCalls: true });
-    expect(place.alive()).toEqual([]);
-    const spec = moduleAgent("mine", config, { ...place.deps, baseDir: FIXTURES });
+  it("are known once it was loaded, and refused at its start otherwise", async () => {
+    const spec = agent("./two.mjs", { export: "default" });
     await spec.learn?.();
-    expect(spec.abilities).toEqual(facts.abilities);
+    expect(spec.abilities).toMatchObject({ cooperativeStop: false, announcesCalls: true });
     expect(spec.problem).toBeUndefined();
     const { record } = await place.run(agent("./two.mjs", { export: "default" }), { limits: { maxSteps: 3 } });
     expect(record.failure).toMatchObject({
@@ -201,14 +203,19 @@ describe("limits that a module's agent cannot hold", () => {
     });
   });
 
-  it("a module that cannot be loaded cannot be probed", async () => {
-    const config = ModuleConfig.parse({ type: "module", module: "./gone.mjs" });
-    await expect(probeModule("mine", config, { processes: place.processes, baseDir: FIXTURES })).rejects.toMatchObject({
-      failure: { code: "config" },
-    });
-    const spec = moduleAgent("mine", config, { ...place.deps, baseDir: FIXTURES });
+  it("a module that cannot be loaded has a problem, and leaves no process", async () => {
+    const spec = agent("./gone.mjs");
     await spec.learn?.();
     expect(spec.problem).toContain("gone.mjs");
+    expect(place.alive()).toEqual([]);
+  });
+
+  it("what was loaded to learn them takes the first turn: a module is loaded once", async () => {
+    const spec = agent("./defined.ts");
+    await spec.learn?.();
+    const [pid, ...others] = place.alive();
+    expect(others).toEqual([]);
+    expect(toldBy(await place.run(spec))).toMatchObject({ turns: 1, pid });
   });
 });
 

@@ -164,9 +164,11 @@ describe("what is wrong with an input is said before anything is stored", () => 
     expect(stderr).toContain("line 10: is not valid JSON");
     expect(stderr).toContain("line 11, field limits.timeoutMs: must be a number");
     const shown = stderr.split("\n").filter((line) => /^line \d+/.test(line));
-    const counted = Number(/and (\d+) more/.exec(stderr)?.[1]);
-    expect(shown).toHaveLength(100);
-    expect(stderr).toContain(`error: ${100 + counted} problems in the input, nothing was queued`);
+    const lines = new Set(shown.map((line) => /^line \d+/.exec(line)?.[0]));
+    const more = Number(/and (\d+) more bad lines/.exec(stderr)?.[1]);
+    expect(lines.size).toBe(100);
+    expect(more).toBe(bad.length - 100);
+    expect(stderr).toContain(`error: ${bad.length} bad lines in the input, nothing was queued`);
     expect(await folder.run(["results", "bad"])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("there is no such batch"),
@@ -259,6 +261,23 @@ test("retry --failed opens new generations, and the same run command runs them",
   expect(lines.at(-1)).toMatchObject({ turns: 3, settled: 3, ok: 3, failed: 0 });
   expect(lines.find(({ sample }) => sample === "2")).toMatchObject({ generation: 2, output: "answer 2" });
   expect(await runsOf("mend")).toHaveLength(5);
+  // Five attempts over both generations, each with 3 input tokens; the two that failed were wasted.
+  const whole = { attempts: 5, usage: { inputTokens: 15 }, wastedUsage: { inputTokens: 6 } };
+  expect(lines.at(-1)).toMatchObject({ ...whole, byAgent: { step: whole } });
+  expect(lines.filter(({ type }) => type === "result")).toHaveLength(3);
+
+  const { stdout } = await folder.run(["show", "mend:2:step:1"]);
+  expect(stdout).toContain("earlier  --generation N shows one\n  generation 1  failed (failed): it failed\n");
+  const first = await folder.run(["show", "mend:2:step:1", "--generation", "1"]);
+  expect(first.stdout).toMatch(
+    /attempt 1 {2}failed [^]*partial output:\n {4}half\n[^]*transcript\n {2}user\n {4}fail 1\n/,
+  );
+  expect(first.stdout).not.toContain("attempt 2");
+  expect(first.stdout).toMatch(/result {2}not ok \(failed\)\n {2}it failed/);
+  expect(await folder.run(["show", "mend:2:step:1", "--generation", "3"])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("there is no Result of generation 3"),
+  });
 });
 
 describe("show", () => {

@@ -175,7 +175,7 @@ describe("settle", () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "crashed" })), DELAYED);
     const second = await lane.run("t1");
     const beyond: Usage = { inputTokens: 5, modelCalls: 1, toolCalls: 0, known: "reported" };
-    expect(await lane.ledger.bookLate("t1", 1, beyond)).toBe(true);
+    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(true);
     const before = await ledgerState();
     expect(await lane.ledger.settle(settlement(second.facts, testRecord(second)))).toBe("changed");
     expect(await ledgerState()).toEqual(before);
@@ -190,15 +190,15 @@ describe("late", () => {
 
   test("is not booked while the attempt is open, nor for one that never was", async () => {
     const before = await ledgerState();
-    expect(await lane.ledger.bookLate("t1", 1, beyond)).toBe(false);
-    expect(await lane.ledger.bookLate("t1", 9, beyond)).toBe(false);
+    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(false);
+    expect(await lane.ledger.bookLate("t1", 9, undefined, beyond)).toBe(false);
     expect(await ledgerState()).toEqual(before);
   });
 
   test("before the settle it enters the turn's sum, once", async () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
-    expect(await lane.ledger.bookLate("t1", 1, beyond)).toBe(true);
-    expect(await lane.ledger.bookLate("t1", 1, { ...beyond, inputTokens: 6 })).toBe(false);
+    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(true);
+    expect(await lane.ledger.bookLate("t1", 1, undefined, { ...beyond, inputTokens: 6 })).toBe(false);
     const next = await lane.run("t1");
     expect(next.facts.attempts[0]).toMatchObject({ usage: TEN_TOKENS, late: beyond });
     const settle = settlement(next.facts, testRecord(next));
@@ -211,7 +211,7 @@ describe("late", () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
     await lane.settled("t1");
     const result = await lane.ledger.result("t1", 1);
-    expect(await lane.ledger.bookLate("t1", 1, beyond)).toBe(true);
+    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(true);
     expect(await lane.ledger.result("t1", 1)).toEqual(result);
     expect(result?.usage.inputTokens).toBe(14);
     expect((await lane.ledger.facts("t1")).attempts[0]?.late).toEqual(beyond);

@@ -68,7 +68,7 @@ describe("stray", () => {
   test("a job of an earlier generation", async () => {
     await lane.submit({ id: "t1" });
     await lane.settled("t1");
-    await lane.ledger.openGeneration("t1", 1, "n");
+    await lane.openGeneration("t1", 1, "n");
     const before = await ledgerState();
     const old = { turn: "t1", job: "t1", token: "x", attemptsStarted: 7 };
     await lane.redis.set(lane.bull("t1:lock"), "x");

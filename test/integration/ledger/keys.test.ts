@@ -61,12 +61,18 @@ async function everything(lane: TestLane): Promise<void> {
     state: "delayed",
     afterMs: 1,
   });
-  await lane.ledger.bookLate("t1", 1, { inputTokens: 1, costUsd: 1, modelCalls: 0, toolCalls: 0, known: "reported" });
+  await lane.ledger.bookLate("t1", 1, undefined, {
+    inputTokens: 1,
+    costUsd: 1,
+    modelCalls: 0,
+    toolCalls: 0,
+    known: "reported",
+  });
   const second = await lane.run("t1");
   await lane.ledger.settle(settlement(second.facts, testRecord(second)));
   await lane.redis.hset(lane.bull("t1"), "told", "1");
   await lane.begin("t1");
   await lane.settled("t2");
-  await lane.ledger.openGeneration("t2", 1, "n");
+  await lane.openGeneration("t2", 1, "n");
   await lane.ledger.wake(["s/1:x"]);
 }

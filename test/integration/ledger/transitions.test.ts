@@ -137,12 +137,13 @@ const CALLS: readonly {
   {
     name: "late",
     moves: [],
-    call: ({ id }) => lane.ledger.bookLate(id, 1, { inputTokens: 1, modelCalls: 0, toolCalls: 0, known: "reported" }),
+    call: ({ id }) =>
+      lane.ledger.bookLate(id, 1, undefined, { inputTokens: 1, modelCalls: 0, toolCalls: 0, known: "reported" }),
   },
   {
     name: "retry",
     moves: ["retry"],
-    call: async ({ id }) => lane.ledger.openGeneration(id, Number(await lane.field(id, "generation")), `n${turns}`),
+    call: async ({ id }) => lane.openGeneration(id, Number(await lane.field(id, "generation")), `n${turns}`),
   },
 ];
 
@@ -187,7 +188,7 @@ test("a parked turn that becomes the head is woken", async () => {
 test("a retried turn of a busy session is parked", async () => {
   await lane.submit({ id: "r1", session: "busy" }, { id: "r2", session: "busy" });
   await lane.settled("r1");
-  await lane.ledger.openGeneration("r1", 1, "n");
+  await lane.openGeneration("r1", 1, "n");
   expect(await lane.state("r1")).toBe("parked");
   seen.add("settled retry parked");
 });

@@ -5,8 +5,8 @@ import { constants } from "node:os";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { markText } from "../../../src/process/mark.ts";
-import { createProcessHost } from "../../../src/process/process-host.ts";
-import { isWorkerAlive, workerId, workerLiveness } from "../../../src/process/worker-id.ts";
+import { openProcesses } from "../../../src/process/processes.ts";
+import { workerId, workerLiveness } from "../../../src/process/worker-id.ts";
 import { alive, isAlive, until } from "./machine.ts";
 
 const WORKER = fileURLToPath(new URL("../../fixtures/process/worker.mjs", import.meta.url));
@@ -57,7 +57,7 @@ describe("the supervisor", () => {
   it("kill -9 of the worker and its whole group leaves nothing alive, escaped grandchildren included", async () => {
     const { child, told } = await startWorker("wait");
     await until("the program, its grandchild and the unwatched one", () => alive({ store }).length === 3);
-    expect(isWorkerAlive(told.worker)).toBe(true);
+    expect(workerLiveness(told.worker)).toBe("alive");
     process.kill(-(child.pid ?? 0), "SIGKILL");
     await until("all of it is dead", () => alive({ store }).length === 0);
     await until("the supervisor has ended", () => !isAlive(told.supervisor));
@@ -85,25 +85,28 @@ describe("the supervisor", () => {
   it("is started again when it dies, and knows all that it is to watch", async () => {
     let restarts = 0;
     const worker = workerId();
-    const host = createProcessHost({ store, worker, env: process.env, onSupervisorRestart: () => (restarts += 1) });
+    const processes = openProcesses({ store, worker, env: process.env, onSupervisorRestart: () => (restarts += 1) });
     try {
-      const program = host.spawn({
+      const program = processes.spawn({
         command: [process.execPath, "-e", "setInterval(() => {}, 1000)"],
         cwd: "/",
-        env: host.allowedEnv(),
+        env: processes.allowedEnv(),
         mark: markText({ store, lane: "l", turn: "t", attempt: 1, worker }),
         stdin: "ignore",
         deadlineAt: Date.now() + 4000,
       });
       for (const stream of [program.stdout, program.stderr]) stream.resume();
-      const first = host.supervisorPid ?? 0;
+      const first = processes.supervisorPid ?? 0;
       process.kill(first, "SIGKILL");
-      await until("another supervisor", () => host.supervisorPid !== undefined && host.supervisorPid !== first);
+      await until(
+        "another supervisor",
+        () => processes.supervisorPid !== undefined && processes.supervisorPid !== first,
+      );
       expect(restarts).toBe(1);
       // Nobody but the supervisor ends it.
       expect(await program.ended).toMatchObject({ signal: "SIGKILL" });
     } finally {
-      await host.close();
+      await processes.close();
     }
   });
 });

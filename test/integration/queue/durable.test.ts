@@ -1,3 +1,4 @@
+import { jobId } from "../../../src/ledger/keys.ts";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -147,15 +148,15 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
       options: { script },
       retry: { backoff: { delayMs: 5 } },
     });
-    const turn = await scene.turnq.submit({ agent: "killed", input: "two", id: "k1", session: "s", ...batch("1") });
-    const alone = await scene.turnq.submit({ agent: "killed", input: "alone", id: "k2", ...batch("2") });
-    for (const id of ["k1", "k2"])
+    const turn = await scene.turnq.submit({ agent: "killed", input: "two", session: "s", ...batch("1") });
+    const alone = await scene.turnq.submit({ agent: "killed", input: "alone", ...batch("2") });
+    for (const id of [turn.id, alone.id])
       await until(
         async () =>
           (await scene.ledger("killed").events(id, 1, 0))?.filter(({ type }) => type === "call_start").length === 2,
         "the second call of the attempt",
       );
-    const opened = await scene.ledger("killed").opened("k1", 1);
+    const opened = await scene.ledger("killed").opened(turn.id, 1);
     const thawed = join(folder, "thawed");
     const slow = {
       "1": [
@@ -210,9 +211,10 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
       ["1 after 0", undefined],
     ]);
     const lines = (await readFile(log, "utf8")).trim().split("\n").toSorted();
-    expect(lines).toEqual(["k1 1 2", "k1 2 2", "k1 3 2", "k2 1 0", "k2 2 0", "k2 3 0"]);
+    const ran = (id: string, before: number): string[] => [1, 2, 3].map((attempt) => `${id} ${attempt} ${before}`);
+    expect(lines).toEqual([...ran(turn.id, 2), ...ran(alone.id, 0)]);
 
-    const record = (await scene.ledger("killed").attempt("k1", 1))?.record;
+    const record = (await scene.ledger("killed").attempt(turn.id, 1))?.record;
     expect(record).toMatchObject({ status: "lost", crashed: true, output: "of attempt 1", iteration: 2 });
     expect(record?.steps.flatMap((step) => step.toolCalls)).toMatchObject([{ name: "t", status: "unresolved" }]);
     const events = (await eventsOf(turn)).filter(({ attempt }) => attempt === 1);
@@ -226,8 +228,8 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
       outcomes: { ok: 2 },
       usage: { inputTokens: 2220, known: "partial" },
     });
-    expect(await scene.ledger("killed").facts("k1")).toMatchObject({ crashes: 1, spent: 1 });
-    for (const id of ["k1", "k2"]) expect(await scene.told("killed", id)).toBe("completed");
+    expect(await scene.ledger("killed").facts(turn.id)).toMatchObject({ crashes: 1, spent: 1 });
+    for (const id of [turn.id, alone.id]) expect(await scene.told("killed", id)).toBe("completed");
 
     // The frozen worker comes back to a turn that was taken over: its output is refused, its spend booked beside the Result.
     const inTime = await chilled.result({ waitMs: 40_000 });
@@ -242,7 +244,7 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
     frozen.kill("SIGKILL");
     await frozen.ended;
     await scene.check("frozen");
-    const job = await scene.queue("killed").getJob("k1");
+    const job = await scene.queue("killed").getJob(jobId(turn.id));
     expect(job?.data.crashed).toMatchObject([
       { attempt: 1, status: "lost" },
       { attempt: 2, status: "crashed" },

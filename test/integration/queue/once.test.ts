@@ -241,7 +241,6 @@ test("invariant 13: a batch with sessions, crashes and retries, each script exec
       await scene.turnq.submit({
         agent: "double",
         input: "x",
-        id: `d${i}`,
         session: `s${i % 5}`,
         batch: { id: "db", sample: `${i}`, epoch: 1 },
         options: { script: i % 2 === 0 ? script : good },

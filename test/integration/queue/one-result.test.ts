@@ -25,10 +25,10 @@ test("invariant 1: one Result, and an explicit retry opens a new generation and 
   });
   await scene.worker([agent]);
   const batch = { id: "b1", sample: "1", epoch: 1 };
-  const turn = await scene.turnq.submit({ agent: "count", input: "x", id: "t1", batch, retry: { maxAttempts: 1 } });
+  const turn = await scene.turnq.submit({ agent: "count", input: "x", batch, retry: { maxAttempts: 1 } });
   const first = await turn.result({ waitMs: 20_000 });
   expect(first).toMatchObject({ ok: false, status: "crashed", generation: 1, error: "boom" });
-  const again = await scene.turnq.submit({ agent: "count", input: "x", id: "t1", batch });
+  const again = await scene.turnq.submit({ agent: "count", input: "x", batch });
   expect(again.duplicate).toBe(true);
   expect(await again.result()).toEqual(first);
 
@@ -38,11 +38,11 @@ test("invariant 1: one Result, and an explicit retry opens a new generation and 
     return result.generation === 2 ? result : undefined;
   });
   expect(second).toMatchObject({ ok: true, output: "run 2", attempts: [{ attempt: 2 }] });
-  expect(await scene.ledger("count").result("t1", 1)).toEqual(first);
+  expect(await scene.ledger("count").result(turn.id, 1)).toEqual(first);
   expect(runs).toBe(2);
   expect(await scene.turnq.batch("b1").retry()).toBe(0);
-  expect(await scene.told("count", "t1~2")).toBe("completed");
-  expect(await scene.told("count", "t1")).toBe("failed");
+  expect(await scene.told("count", `${turn.id}~2`)).toBe("completed");
+  expect(await scene.told("count", turn.id)).toBe("failed");
   await scene.check("count");
 });
 
@@ -111,7 +111,6 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
   const turn = await scene.turnq.submit({
     agent: "fenced",
     input: "x",
-    id: "t1",
     batch: { id: "fb", sample: "1", epoch: 1 },
     limits: { graceMs: 60_000 },
     retry: { backoff: { delayMs: 1 } },
@@ -124,11 +123,11 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
   });
   await started.opened;
   await until(
-    async () => (await scene.ledger("fenced").events("t1", 1, 0))?.some(({ type }) => type === "usage"),
+    async () => (await scene.ledger("fenced").events(turn.id, 1, 0))?.some(({ type }) => type === "usage"),
     "the flush of the usage",
   );
   const second = await scene.worker([slow], { id: "second", leases: QUICK });
-  await scene.stall("fenced", "t1");
+  await scene.stall("fenced", turn.id);
   const result = await turn.result({ waitMs: 20_000 });
   expect(result).toMatchObject({
     ok: true,
@@ -140,7 +139,7 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
     ["completed", "second"],
   ]);
   gate.open();
-  const late = await until(async () => (await scene.ledger("fenced").facts("t1")).attempts[0]?.late);
+  const late = await until(async () => (await scene.ledger("fenced").facts(turn.id)).attempts[0]?.late);
   expect(late).toMatchObject({ inputTokens: 1000, outputTokens: 1, modelCalls: 1 });
   expect(await turn.result()).toEqual(result);
   expect(await scene.ledger("fenced").batchCounts("fb")).toMatchObject({
@@ -148,8 +147,8 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
     attempts: 2,
     crashedAttempts: 1,
   });
-  expect((await scene.ledger("fenced").attempt("t1", 1))?.record).toMatchObject({ status: "lost", crashed: true });
-  expect(await scene.told("fenced", "t1")).toBe("completed");
+  expect((await scene.ledger("fenced").attempt(turn.id, 1))?.record).toMatchObject({ status: "lost", crashed: true });
+  expect(await scene.told("fenced", turn.id)).toBe("completed");
   await first.close();
   await second.close();
   await scene.check("fenced");

@@ -126,24 +126,23 @@ test("D16: corrupt records and Results are shown as such, and what goes on does 
   const turn = await scene.turnq.submit({
     agent: "record",
     input: "x",
-    id: "t1",
     batch,
     retry: { backoff: { delayMs: 1 } },
   });
-  await until(async () => (await scene.ledger("record").row("t1"))?.attempt === 2);
-  await scene.redis.set(laneKey("record", "record", "t1", 1), "garbage");
+  await until(async () => (await scene.ledger("record").row(turn.id))?.attempt === 2);
+  await scene.redis.set(laneKey("record", "record", turn.id, 1), "garbage");
   gate.open();
   const result = await turn.result({ waitMs: 20_000 });
   expect(result).toMatchObject({ ok: true, output: "fine" });
-  expect(await scene.told("record", "t1")).toBe("completed");
-  await expect(scene.ledger("record").attempt("t1", 1)).rejects.toMatchObject({ code: "corrupt" });
+  expect(await scene.told("record", turn.id)).toBe("completed");
+  await expect(scene.ledger("record").attempt(turn.id, 1)).rejects.toMatchObject({ code: "corrupt" });
 
-  await scene.redis.set(laneKey("record", "result", "t1", 1), "garbage");
+  await scene.redis.set(laneKey("record", "result", turn.id, 1), "garbage");
   await expect(turn.result({ waitMs: 1000 })).rejects.toMatchObject({ code: "corrupt" });
   const lines = [];
   for await (const line of scene.turnq.batch("rb").results()) lines.push(line);
   expect(lines).toMatchObject([
-    { turn: "t1", ok: false, usage: result.usage, error: expect.stringMatching(/stored result cannot be read/) },
+    { turn: turn.id, ok: false, usage: result.usage, error: expect.stringMatching(/stored result cannot be read/) },
   ]);
   await scene.check("record");
 });

@@ -161,7 +161,8 @@ export class Scene {
   }
 
   /** What BullMQ does to a job whose lock was lost: the job is delivered once more. */
-  async stall(lane: string, job: string): Promise<void> {
+  async stall(lane: string, turnOrJob: string): Promise<void> {
+    const job = turnOrJob.replaceAll(":", "+");
     const key = (rest: string): string => this.bull(lane, rest);
     await this.redis
       .multi()
@@ -173,7 +174,8 @@ export class Scene {
   }
 
   /** Waits until a job is where BullMQ keeps finished ones. */
-  async told(lane: string, job: string): Promise<"completed" | "failed"> {
+  async told(lane: string, turnOrJob: string): Promise<"completed" | "failed"> {
+    const job = turnOrJob.replaceAll(":", "+");
     return until(async () => {
       const [completed, failed] = await Promise.all([
         this.redis.zscore(this.bull(lane, "completed"), job),

@@ -1,3 +1,4 @@
+import { jobId } from "../../../src/ledger/keys.ts";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
 import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
@@ -29,21 +30,20 @@ test("A04: a worker whose agent never ends closes within its limit, hands the tu
   const turn = await scene.turnq.submit({
     agent: "never",
     input: "x",
-    id: "t1",
     batch: { id: "nb", sample: "1", epoch: 1 },
     limits: { graceMs: 50 },
     retry: { maxAttempts: 1 },
   });
   await until(() => runs === 1);
   expect(await first.close(20_000)).toEqual({ complete: true, abandoned: 0 });
-  const facts = await scene.ledger("never").facts("t1");
+  const facts = await scene.ledger("never").facts(turn.id);
   expect(facts).toMatchObject({
     spent: 0,
     crashes: 0,
     attempts: [{ attempt: 1, status: "interrupted", worker: "first", usage: { inputTokens: 9 } }],
   });
-  expect(await scene.ledger("never").row("t1")).toMatchObject({ state: "waiting" });
-  expect(await scene.redis.lrange(scene.bull("never", "wait"), 0, -1)).toEqual(["t1"]);
+  expect(await scene.ledger("never").row(turn.id)).toMatchObject({ state: "waiting" });
+  expect(await scene.redis.lrange(scene.bull("never", "wait"), 0, -1)).toEqual([jobId(turn.id)]);
   await scene.check("never");
   await scene.worker([agent], { id: "second" });
   const result = await turn.result({ waitMs: 20_000 });

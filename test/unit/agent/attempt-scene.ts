@@ -3,7 +3,7 @@ import type { LimitsInput } from "../../../src/domain/limits.ts";
 import type { EventBody } from "../../../src/domain/turn-event.ts";
 import { TurnRecord } from "../../../src/domain/turn-record.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
-import { runAttempt, type AttemptOutcome, type AttemptTask, type RunningAttempt } from "../../../src/agent/attempt.ts";
+import { runAttempt, type AttemptOutcome, type AttemptOrder, type RunningAttempt } from "../../../src/agent/attempt.ts";
 import { eventFaults } from "../../../src/agent/closed-events.ts";
 import { defineAgent, specOf, type AgentFunction } from "../../../src/agent/define-agent.ts";
 import { FakeClock, startOptions, storedRequest } from "../../agents.ts";
@@ -17,7 +17,7 @@ export interface Scene {
 }
 
 /** Runs an attempt on a clock that the test moves. */
-export function scene(spec: AgentSpec, limits: LimitsInput = {}, more: Partial<AttemptTask> = {}): Scene {
+export function scene(spec: AgentSpec, limits: LimitsInput = {}, more: Partial<AttemptOrder> = {}): Scene {
   const clock = new FakeClock();
   const events: EventBody[] = [];
   const running = runAttempt({

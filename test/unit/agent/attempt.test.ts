@@ -93,11 +93,6 @@ describe("runAttempt: ends of the agent's own", () => {
     expect(stopReason).toBe("max_steps");
   });
 
-  it("a criterion stops early", async () => {
-    const { record, stopReason } = await scene(fn(polite), {}, { criteria: [() => true] }).after(0);
-    expect([record.status, record.output, stopReason]).toEqual(["stopped_early", "so far", "criterion"]);
-  });
-
   it("an agent that ends at the cooperative deadline is stopped_early", async () => {
     const { record, stopReason } = await scene(fn(polite), { timeoutMs: 1000 }).after(900);
     expect([record.status, record.crashed, stopReason]).toEqual(["stopped_early", false, "deadline"]);
@@ -263,5 +258,47 @@ describe("runAttempt: stop and kill", () => {
     await clock.advance(1);
     running.stop("cancelled");
     expect((await after(0)).record).toMatchObject({ status: "cancelled", crashed: false, output: "so far" });
+  });
+});
+
+describe("runAttempt: what an agent may not say", () => {
+  it.each(["shutdown", "lease_lost", "cancelled"] as const)(
+    "an agent that stops for a %s that nobody asked for has failed, and is not tried again without end",
+    async (reason) => {
+      const { record } = await scene(scriptedAgent("s", { script: [{ say: "so far" }, { stop: reason }] })).after(0);
+      expect(record).toMatchObject({
+        status: "failed",
+        output: "so far",
+        failure: { code: "agent_error", retryable: false },
+      });
+    },
+  );
+});
+
+describe("runAttempt: the limit of a transcript", () => {
+  it("C42: holds for tools, plans and the number of events of an agent in this process, and for its own output", async () => {
+    const { record, events } = await (() => {
+      const wild = scene(
+        fn(({ emit }) => {
+          for (let n = 0; n < 12; n += 1) {
+            const id = emit.toolStart("t", "a".repeat(500_000));
+            emit.toolEnd(id, "r".repeat(500_000));
+            emit.plan([{ text: "p".repeat(500_000), status: "pending" }]);
+            emit.call();
+            emit.stepEnd({ program: "x".repeat(500_000) });
+          }
+          for (let n = 0; n < 100_000; n += 1) emit.thought("t");
+          return "o".repeat(9_000_000);
+        }),
+      );
+      return wild.after(0).then(({ record: made }) => ({ record: made, events: wild.events }));
+    })();
+    const before = events.filter(({ type }) => type !== "agent_end");
+    expect(JSON.stringify(before).length).toBeLessThan(17e6);
+    expect(before.length).toBeLessThan(90_000);
+    expect(record.output.length).toBeLessThan(8.5e6);
+    expect(record.output).toContain("[cut:");
+    expect(record.usage).toMatchObject({ toolCalls: 12, modelCalls: 12 });
+    expect(JSON.stringify(record.steps).length).toBeLessThan(17e6);
   });
 });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { TIMER_MAX_MS, TIME_OVER, afterMs, systemClock, within } from "../../../src/agent/deadline.ts";
+import { TIMER_MAX_MS } from "../../../src/domain/limits.ts";
+import { TIME_OVER, afterMs, systemClock, within } from "../../../src/agent/deadline.ts";
 import { FakeClock } from "../../agents.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;

@@ -100,7 +100,6 @@ describe("defineAgent", () => {
       /limits\.maxSteps, limits\.maxTokens need/,
     );
     expect(unsupportedLimits(deaf.abilities, {})).toBeUndefined();
-    expect(unsupportedLimits({ ...deaf.abilities, enforces: ["maxSteps"] }, { maxSteps: 3 })).toBeUndefined();
     expect(unsupportedLimits(specOf(defineAgent("kind", () => "x")).abilities, { maxSteps: 3 })).toBeUndefined();
   });
 

@@ -225,16 +225,26 @@ describe("EventCollector", () => {
     expect(record.output).toBe("a");
   });
 
-  it("keeps a transcript within its limit, and counts on", () => {
-    const collector = collect([], { transcriptMax: 100 });
-    for (let n = 0; n < 1000; n += 1) collector.add(say("x".repeat(50)), 1000 + n);
-    collector.add(tool("t"), 3000);
-    collector.add({ type: "tool_end", id: "t", status: "ok", result: "y".repeat(500) }, 3001);
+  it("counts what there was no room for", () => {
+    const collector = collect([say("a")]);
+    collector.leaveOut(tool("t"), 3000);
+    collector.leaveOut({ type: "call_start" }, 3000);
     const record = collector.record(whole);
     expectSound(record);
-    expect(JSON.stringify(record).length).toBeLessThan(2000);
+    expect(record).toMatchObject({ output: "a", usage: { toolCalls: 1, modelCalls: 1 } });
+  });
+
+  it("C42: an output and messages that an agent gives as a whole are cut with a note", () => {
+    const given: Message[] = Array.from({ length: 20 }, (_, n) => [
+      { role: "assistant" as const, content: "x".repeat(1_000_000), toolCalls: [{ id: `c${n}`, name: "t", args: {} }] },
+      { role: "tool" as const, content: "y".repeat(1000), toolCallId: `c${n}` },
+    ]).flat();
+    const record = collect([say("a")]).record({ ...whole, messages: given, output: "z".repeat(9_000_000) });
+    expectSound(record);
+    expect(record.output.length).toBeLessThan(8.5e6);
     expect(record.output).toContain("[cut:");
-    expect(record.usage.toolCalls).toBe(1);
+    expect(JSON.stringify(record.messages).length).toBeLessThan(8.5e6);
+    expect(JSON.stringify(record.messages)).toContain("[cut:");
   });
 
   it("a crashed record says why in at most 200 characters, and cutting is done once", () => {

@@ -69,6 +69,27 @@ describe("verdictOf", () => {
       "interrupted whole interrupted shutdown",
     ],
     ["crashed at a shutdown", crashed, { requested: "shutdown" }, "interrupted crashed interrupted shutdown"],
+    ["an interruption that nobody asked for", endOfStop("shutdown"), {}, "failed whole agent_error -"],
+    ["a lost lease of its own", endOfStop("lease_lost"), {}, "failed whole agent_error -"],
+    ["a cancel of its own", endOfStop("cancelled"), {}, "failed whole agent_error -"],
+    [
+      "an interruption of its own after a cancel",
+      endOfStop("shutdown"),
+      { requested: "cancelled" },
+      "cancelled whole cancelled cancelled",
+    ],
+    [
+      "a lost lease of its own at a shutdown",
+      endOfStop("lease_lost"),
+      { requested: "shutdown" },
+      "failed whole agent_error -",
+    ],
+    [
+      "a failure code that is the worker's",
+      { ...failed, failure: failure("interrupted", "x") },
+      {},
+      "failed whole agent_error -",
+    ],
     ["whole answer without a lease", whole, { requested: "lease_lost" }, "lost whole worker_lost lease_lost"],
   ] as const satisfies [string, Ending, Partial<Facts>, string][])("%s", (_name, own, more, expected) => {
     expect(verdict(own, more)).toBe(expected);

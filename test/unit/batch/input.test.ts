@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { parseMapping } from "../../../src/batch/mapping.ts";
-import { PROBLEMS_SHOWN, checkInput, problemLines, requestsOf, requestsOfObjects } from "../../../src/batch/input.ts";
+import { BAD_LINES_SHOWN, checkInput, problemLines, requestsOf, requestsOfObjects } from "../../../src/batch/input.ts";
 import type { CellOptions } from "../../../src/batch/cells.ts";
 import { collect, opener, options } from "./bytes.ts";
 
@@ -36,7 +36,7 @@ describe("lines become turns", () => {
       samples: 2,
       turns: 8,
       problems: [],
-      more: 0,
+      bad: 0,
     });
   });
 
@@ -234,18 +234,23 @@ describe("problems are told in plain words, with line and field", () => {
     expect(await problems('{"input":"x","target":"a","expect":[]}', { expect: "number" })).toEqual([]);
   });
 
-  test("the first hundred are shown and the rest is counted", async () => {
-    const report = await check("{}\n".repeat(250));
-    expect(report.problems).toHaveLength(PROBLEMS_SHOWN);
-    expect(report.more).toBe(150);
-    expect(problemLines(report).at(-1)).toBe("and 150 more");
+  test("all problems of the first hundred bad lines are shown, and the other lines are counted", async () => {
+    const report = await check('{"inptu":"x","epoch":0}\n'.repeat(250));
+    const perLine = report.problems.filter(({ line }) => line === 1).length;
+    expect(perLine).toBeGreaterThan(1);
+    expect(report.problems).toHaveLength(BAD_LINES_SHOWN * perLine);
+    expect(report.problems.at(-1)?.line).toBe(100);
+    expect(report.bad).toBe(250);
+    expect(problemLines(report).at(-1)).toBe("and 150 more bad lines");
     expect(report.samples).toBe(0);
+    expect(problemLines(await check("{}\n".repeat(101))).at(-1)).toBe("and 1 more bad line");
+    expect(problemLines(await check("{}\n".repeat(100)))).toHaveLength(100);
   });
 
   test("C20 one bad line among many is named and the others are counted", async () => {
     const lines = Array.from({ length: 2000 }, (_, index) => (index === 1499 ? '{"input": "cu' : '{"input":"x"}'));
     const report = await check(lines.join("\n"));
-    expect(report).toMatchObject({ lines: 2000, samples: 1999, more: 0 });
+    expect(report).toMatchObject({ lines: 2000, samples: 1999, bad: 1 });
     expect(report.problems.map((problem) => problem.line)).toEqual([1500]);
   });
 

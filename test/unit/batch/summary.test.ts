@@ -1,12 +1,13 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { ResultLine, resultLine } from "../../../src/batch/result-line.ts";
+import { SpendFold, sameUsage } from "../../../src/batch/spend.ts";
 import { Summary, SummaryFold } from "../../../src/batch/summary.ts";
 import { wilson } from "../../../src/batch/wilson.ts";
 import type { AttemptStatus } from "../../../src/domain/turn-record.ts";
 import type { TurnResult, TurnStatus } from "../../../src/domain/turn-result.ts";
 import { outcomeOf } from "../../../src/domain/turn-result.ts";
-import { NO_USAGE, UNKNOWN_USAGE } from "../../../src/domain/usage.ts";
+import { NO_USAGE, UNKNOWN_USAGE, sumUsage, type Usage } from "../../../src/domain/usage.ts";
 import { line, request, result } from "./result-lines.ts";
 
 describe("Wilson's interval", () => {
@@ -200,11 +201,70 @@ describe("the summary", () => {
 
   test("where nothing was measured there is no rate, and usage that nobody knows stays unknown", () => {
     const fold = new SummaryFold("b1");
-    fold.add(line({ agent: "a", score: null, usage: { ...UNKNOWN_USAGE } }));
+    fold.add(line({ agent: "a", score: null, usage: UNKNOWN_USAGE, attempts: [attempt("completed", UNKNOWN_USAGE)] }));
     expect(fold.summary({ turns: 1 })).toMatchObject({
       usage: { known: "unknown" },
+      wastedUsage: NO_USAGE,
       byAgent: { a: { passRate: null, interval: null } },
     });
+  });
+
+  test("spend of earlier generations, of open turns and late spend is in the totals, and the agents' add up to them", () => {
+    const fold = new SummaryFold("b1");
+    const used = (inputTokens: number, costUsd?: number): Usage => ({
+      ...NO_USAGE,
+      inputTokens,
+      ...(costUsd === undefined ? {} : { costUsd }),
+    });
+    fold.add(line({ agent: "a", usage: used(5, 0.1), attempts: [attempt("completed", used(5, 0.1))] }));
+    fold.add(
+      line({
+        agent: "b",
+        ok: false,
+        error: "x",
+        status: "failed",
+        attempts: [attempt("failed", used(2))],
+        usage: used(2),
+      }),
+    );
+    const own = { attempts: 2, crashedAttempts: 0, usage: used(7, 0.1) };
+    expect(fold.accountsFor(own)).toBe(true);
+    expect(fold.summary({ turns: 2, spend: own })).toMatchObject({
+      attempts: 2,
+      usage: used(7, 0.1),
+      wastedUsage: used(2),
+    });
+
+    const spent = new SpendFold();
+    spent.add("a", [
+      { status: "timeout", usage: used(100, 0.2) },
+      { status: "completed", usage: used(5, 0.1), late: used(1) },
+    ]);
+    spent.add("b", [{ status: "failed", usage: used(2) }]);
+    spent.add("c", [{ status: "lost", usage: UNKNOWN_USAGE }]);
+    const spend = {
+      attempts: 4,
+      crashedAttempts: 2,
+      usage: { ...used(108, 0.30000000000000004), known: "partial" as const },
+    };
+    expect(fold.accountsFor(spend)).toBe(false);
+    const summary = fold.summary({ turns: 3, spend, spendByAgent: spent.byAgent });
+    expect(Summary.parse(summary)).toEqual(summary);
+    expect(summary).toMatchObject({ attempts: 4, crashedAttempts: 2, usage: spend.usage });
+    expect(summary.wastedUsage).toMatchObject({ inputTokens: 103, known: "partial" });
+    expect(summary.wastedUsage.costUsd).toBeCloseTo(0.2, 9);
+    expect(summary.byAgent.a).toMatchObject({
+      turns: 1,
+      attempts: 2,
+      crashedAttempts: 1,
+      wastedUsage: { inputTokens: 101 },
+    });
+    expect(summary.byAgent.c).toMatchObject({ turns: 0, attempts: 1, usage: { known: "unknown" } });
+    const agents = Object.values(summary.byAgent);
+    for (const field of ["turns", "attempts", "crashedAttempts"] as const)
+      expect(agents.reduce((sum, agent) => sum + agent[field], 0)).toBe(field === "turns" ? 2 : summary[field]);
+    expect(sameUsage(sumUsage(agents.map(({ usage }) => usage)), summary.usage)).toBe(true);
+    expect(sameUsage(sumUsage(agents.map(({ wastedUsage }) => wastedUsage)), summary.wastedUsage)).toBe(true);
   });
 
   test("the four outcomes add up to what is settled, for any lines", () => {

@@ -20,6 +20,7 @@ const cells: CellOptions = {
 /** Stores in chunks of 100, as the producer does, and knows which sample has another content. */
 function storeOf(conflict?: string) {
   const stored: string[] = [];
+  const compared: number[] = [];
   const turnq: Pick<Turnq, "store" | "batch" | "conflicts" | "learnAgents"> = {
     async *store(requests) {
       let chunk: { id: string; lane: string; duplicate: boolean }[] = [];
@@ -34,9 +35,12 @@ function storeOf(conflict?: string) {
     },
     learnAgents: () => Promise.resolve(),
     batch: () => ({ exists: () => Promise.resolve(true) }) as ReturnType<Turnq["batch"]>,
-    conflicts: (requests) => Promise.resolve(requests.flatMap(({ id }) => (id === conflict ? [id ?? ""] : []))),
+    conflicts: (requests) => {
+      compared.push(requests.length);
+      return Promise.resolve(requests.flatMap(({ id }) => (id === conflict ? [id ?? ""] : [])));
+    },
   };
-  return { turnq: turnq as Turnq, stored };
+  return { turnq: turnq as Turnq, stored, compared };
 }
 
 test("A17: interrupted while it stores, it stops behind what it has read, and says that it is not complete", async () => {
@@ -52,10 +56,11 @@ test("A17: interrupted while it stores, it stops behind what it has read, and sa
 });
 
 test("a conflict is found wherever it stands, before anything is stored", async () => {
-  const { turnq, stored } = storeOf("b:249:a:1");
+  const { turnq, stored, compared } = storeOf("b:249:a:1");
   const check = checkTurns(turnq, input, cells, new AbortController().signal);
   await expect(check).rejects.toMatchObject({ code: "batch_conflict", details: { turns: ["b:249:a:1"] } });
   expect(stored).toEqual([]);
+  expect(compared).toEqual([100, 100, 50]);
 });
 
 test("an interrupted check ends as one", async () => {

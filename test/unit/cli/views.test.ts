@@ -7,10 +7,11 @@ import type { Usage } from "../../../src/domain/usage.ts";
 import { ResultCollector } from "../../../src/cli/result-collector.ts";
 import { duration, harmless, percent, shortNumber, usageDetails, usageText } from "../../../src/cli/quantity-text.ts";
 import { summaryLine, summaryTable } from "../../../src/cli/summary-view.ts";
-import { turnText, type TurnStory } from "../../../src/cli/turn-view.ts";
+import { lateUsageOf, turnText, type TurnStory } from "../../../src/cli/turn-view.ts";
 import { checkNode } from "../../../src/cli/commands/doctor.ts";
 import { storedRequest } from "../../agents.ts";
 
+const TWICE: Usage = { inputTokens: 20, outputTokens: 4, modelCalls: 0, toolCalls: 2, known: "reported" };
 const PLAIN = pc.createColors(false);
 const USAGE: Usage = { inputTokens: 10, outputTokens: 2, modelCalls: 0, toolCalls: 1, known: "reported" };
 
@@ -59,18 +60,16 @@ test("the table has a row for each agent and fits 80 columns", () => {
   collector.accept(
     line("2", { ok: false, error: "no", status: "failed", score: { ...passed, value: 0, passed: false } }),
   );
-  collector.accept(
-    line("3", { agent: "shaky", attempts: [CRASHED, ANSWERED], wastedUsage: { ...USAGE, known: "partial" } }),
-  );
+  collector.accept(line("3", { agent: "shaky", usage: { ...TWICE, known: "partial" }, attempts: [CRASHED, ANSWERED] }));
   const summary = collector.summary({ turns: 4, durationMs: 2000 });
   expect(summaryTable(summary, PLAIN)).toBe(
     [
       "agent  turns  ok  failed     passed (95 %)  attempts  crashed  time  wasted usage",
-      "echo       2   1       1  1/2 50 % [9, 91]         2        0  3.0s          none",
+      "echo       2   1       1  1/2 50 % [9, 91]         2        0  3.0s     12 tokens",
       "shaky      1   1       0      not measured         2        1  1.5s   ≥ 12 tokens",
     ].join("\n"),
   );
-  expect(summaryLine(summary)).toBe("4 turns in 2.0s: 2 ok, 1 failed, 1 not settled; usage 36 tokens");
+  expect(summaryLine(summary)).toBe("4 turns in 2.0s: 2 ok, 1 failed, 1 not settled; usage ≥ 48 tokens");
 });
 
 test("each cell counts once, and the turn to look at first is one that crashed and went on", () => {
@@ -124,6 +123,8 @@ function story(output: string): TurnStory {
         record,
       },
     ],
+    shown: 1,
+    earlier: [],
     running: { attempt: 2, worker: "w2", startedAt: 0, iteration: 1 },
   };
 }
@@ -134,6 +135,48 @@ test("a turn that runs: the attempts that ended and the one that is open", () =>
   expect(text).toContain("  partial output:\n    half\n");
   expect(text).toContain("attempt 2  running since 1970-01-01T00:00:00.000Z on w2");
   expect(text).toContain("no Result yet");
+});
+
+test("a turn that failed: its last attempt's partial output and transcript, since the Result has neither", () => {
+  const running = story("half");
+  const record = { output: "half", steps: [], messages: [{ role: "user", content: "do it" }] } as unknown as TurnRecord;
+  const failed = { ...CRASHED, attempt: 1, status: "failed", crashed: false, steps: 1, record } as const;
+  const { turn: id, score: _score, ...facts } = line("t1", { ok: false, error: "no", status: "failed", output: "" });
+  const result = { ...facts, turn: id, messages: [], attempts: [failed] };
+  const row = { ...running.row, state: "settled", outcome: "failed" } as const;
+  const text = turnText({ ...running, row, attempts: [failed], running: undefined, result }, PLAIN);
+  expect(text).toContain("  partial output:\n    half\n");
+  expect(text).toContain("transcript\n  user\n    do it\n");
+  expect(text).toContain("result  not ok (failed)\n  no");
+});
+
+test("a turn that was retried: what was before, and what became known after the Result", () => {
+  const base = story("x");
+  const late = { ...USAGE, inputTokens: 7, outputTokens: 0, toolCalls: 0 };
+  const attempt = { ...ANSWERED, crashed: false, steps: 1, late };
+  const { score: _score, ...facts } = line("t1", { generation: 2, attempts: [ANSWERED] });
+  const result = { ...facts, messages: [] };
+  const lateUsage = lateUsageOf(result, [{ ...CRASHED, crashed: true, steps: 1, late }, attempt]);
+  expect(lateUsage).toMatchObject({ inputTokens: 7 });
+  expect(
+    lateUsageOf({ ...result, attempts: [{ ...ANSWERED, usage: { ...USAGE, inputTokens: 17 } }] }, [attempt]),
+  ).toBeUndefined();
+  const text = turnText(
+    {
+      ...base,
+      row: { ...base.row, generation: 2, state: "settled", outcome: "ok" },
+      shown: 2,
+      attempts: [attempt],
+      running: undefined,
+      result,
+      lateUsage,
+      earlier: [{ generation: 1, outcome: "failed", status: "crashed", error: "boom\nbang" }],
+    },
+    PLAIN,
+  );
+  expect(text).toContain("generation 2 of 2");
+  expect(text).toContain("earlier  --generation N shows one\n  generation 1  failed (crashed): boom bang\n");
+  expect(text).toContain("  known after the Result: 7 input tokens\n");
 });
 
 test("text of agents cannot drive the terminal", () => {

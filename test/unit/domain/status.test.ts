@@ -2,10 +2,14 @@ import fc from "fast-check";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { FIRST_STATES, TRANSITIONS, TurnState, mayMove, type Move } from "../../../src/domain/lifecycle.ts";
 import { StopReason, isLimit } from "../../../src/domain/stop-reason.ts";
-import { AttemptStatus, endedWell, strongestStatus } from "../../../src/domain/turn-record.ts";
+import { AttemptStatus, endedWell, isCrashed, strongestStatus } from "../../../src/domain/turn-record.ts";
 import { Outcome, TurnResult, TurnStatus, outcomeOf } from "../../../src/domain/turn-result.ts";
 import { NO_USAGE } from "../../../src/domain/usage.ts";
 import { attemptStatus } from "./arbitraries.ts";
+
+test("a crashed attempt is one that was cut off", () => {
+  expect(AttemptStatus.options.filter(isCrashed)).toEqual(["timeout", "crashed", "lost"]);
+});
 
 describe("status precedence", () => {
   test("timeout > cancelled > crashed > failed > stopped_early > limit_reached > completed, the worker's verdicts above all", () => {

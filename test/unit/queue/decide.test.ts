@@ -23,6 +23,9 @@ const budget = (more: Partial<Budget> = {}, retry: RetryInput = {}): Budget => (
   retry: resolveRetry(retry),
   spent: 0,
   crashes: 0,
+  attempts: 0,
+  // The records of this file end now.
+  startedAt: Date.now(),
   ...more,
 });
 const failedBy = (code: FailureCode, retryable?: boolean): TurnRecord =>
@@ -140,4 +143,14 @@ test("A31, A32: the wait grows by the factor from the first failure, has a cap, 
   expect([0, 1].map((crashes) => wait(7, crashes, "worker_lost"))).toEqual([100, 300]);
   const jittered = resolveRetry({ backoff: { delayMs: 100, jitter: 0.2 } }).backoff;
   expect([0, 0.5, 1].map((random) => backoffMs(jittered, 1, () => random))).toEqual([80, 100, 120]);
+});
+
+test("what meets a provider's limits again and again waits longer, up to a minute, and ends after a day", () => {
+  const limited = failedBy("rate_limited");
+  const after = (attempts: number, startedAt = limited.endedAt): Decision =>
+    decide(limited, budget({ attempts, startedAt }), half);
+  expect([0, 1, 2, 9].map((attempts) => after(attempts))).toEqual(
+    [5000, 10_000, 20_000, 60_000].map((afterMs) => ({ kind: "retry", afterMs, spends: "nothing" })),
+  );
+  expect(after(9, limited.endedAt - 24 * 3_600_000)).toEqual({ kind: "settle", spends: "nothing" });
 });

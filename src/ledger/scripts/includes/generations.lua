@@ -5,7 +5,7 @@ local function open_generation(id, job, now)
   local generation = tonumber(row.generation) + 1
   rcall("HSET", K_ROW .. id, "generation", generation, "firstAttempt", tonumber(row.attempt) + 1, "spent", 0,
     "crashes", 0, "job", job, "submittedAt", now)
-  rcall("HDEL", K_ROW .. id, "outcome", "status", "scored", "passed", "settledAt", "startedAt", "closeBy")
+  rcall("HDEL", K_ROW .. id, "outcome", "status", "scored", "passed", "settledAt", "startedAt", "usage", "nextAt", "worker")
   count(row.batch, "o:" .. row.outcome, -1)
   if row.scored == "1" then count(row.batch, "scored", -1) end
   if row.passed == "1" then count(row.batch, "passed", -1) end

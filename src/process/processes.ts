@@ -24,10 +24,10 @@ export interface SpawnOptions {
 }
 
 /** Starts the programs of one worker and sees to it that none outlives its attempt or the worker. */
-export interface ProcessHost {
+export interface Processes {
   /**
    * Starts a program in a process group of its own.
-   * @throws ProcessFailure when the program or the folder is missing, or the host is closed
+   * @throws ProcessFailure when the program or the folder is missing, or all has been closed
    */
   spawn(options: SpawnOptions): SupervisedProcess;
   /** Kills everything of this machine that bears such a mark until none is alive; how many there were. */
@@ -40,7 +40,7 @@ export interface ProcessHost {
   close(): Promise<void>;
 }
 
-export interface ProcessHostOptions {
+export interface ProcessesOptions {
   readonly store: string;
   /** The worker's id, as {@link workerId} gives it. */
   readonly worker: string;
@@ -54,9 +54,7 @@ export interface ProcessHostOptions {
 const CLOSE_MS = 3000;
 
 /** The processes of one worker. Nothing is started before the first program is. */
-export function createProcessHost(
-  options: ProcessHostOptions,
-): ProcessHost & { readonly supervisorPid: number | undefined } {
+export function openProcesses(options: ProcessesOptions): Processes & { readonly supervisorPid: number | undefined } {
   const { store, worker, env } = options;
   const link = new SupervisorLink({ store, worker, onRestart: options.onSupervisorRestart });
   const spared = (): readonly number[] => (link.pid === undefined ? [] : [link.pid]);

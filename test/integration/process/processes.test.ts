@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { markText } from "../../../src/process/mark.ts";
 import { ProcessFailure } from "../../../src/process/process-failure.ts";
-import { createProcessHost, type SpawnOptions } from "../../../src/process/process-host.ts";
+import { openProcesses, type SpawnOptions } from "../../../src/process/processes.ts";
 import type { SupervisedProcess } from "../../../src/process/supervised-process.ts";
 import { sweepDeadWorkers } from "../../../src/process/sweep.ts";
 import { workerId } from "../../../src/process/worker-id.ts";
@@ -21,17 +21,17 @@ const ESCAPE = `
 
 let folder: string;
 let store: string;
-let host: ReturnType<typeof createProcessHost>;
+let processes: ReturnType<typeof openProcesses>;
 const worker = workerId();
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "turnq-host-"));
+  folder = mkdtempSync(join(tmpdir(), "turnq-processes-"));
   store = `test-${randomUUID()}`;
-  host = createProcessHost({ store, worker, env: { ...process.env, A_SECRET: "hidden", B_NAMED: "shown" } });
+  processes = openProcesses({ store, worker, env: { ...process.env, A_SECRET: "hidden", B_NAMED: "shown" } });
 });
 
 afterEach(async () => {
-  await host.close();
+  await processes.close();
   rmSync(folder, { recursive: true });
   const left = alive({ store });
   if (left.length > 0) throw new Error(`processes were left: ${left.join(", ")}`);
@@ -42,10 +42,10 @@ function mark(turn = "t1", attempt = 1): string {
 }
 
 function node(code: string, more: Partial<SpawnOptions> = {}): SupervisedProcess {
-  return host.spawn({
+  return processes.spawn({
     command: [process.execPath, "-e", code],
     cwd: folder,
-    env: host.allowedEnv(["B_NAMED"]),
+    env: processes.allowedEnv(["B_NAMED"]),
     mark: mark(),
     stdin: "ignore",
     ...more,
@@ -162,7 +162,7 @@ describe("a supervised program", () => {
   it("C11: names what is missing, the program or the folder", () => {
     const failureOf = (command: string, cwd: string): unknown => {
       try {
-        host.spawn({ command: [command], cwd, env: host.allowedEnv(), mark: mark(), stdin: "ignore" });
+        processes.spawn({ command: [command], cwd, env: processes.allowedEnv(), mark: mark(), stdin: "ignore" });
         return undefined;
       } catch (error) {
         return error;
@@ -175,15 +175,15 @@ describe("a supervised program", () => {
     expect(failureOf(process.execPath, gone)).toMatchObject({
       failure: { code: "config", message: expect.stringContaining(gone) as string },
     });
-    expect(failureOf("./host.test.ts", folder)).toBeInstanceOf(ProcessFailure);
+    expect(failureOf("./processes.test.ts", folder)).toBeInstanceOf(ProcessFailure);
   });
 
   it("close kills what runs and ends the supervisor; nothing is started after it", async () => {
     const program = node(HANG);
     textOf(program);
-    const supervisor = host.supervisorPid ?? 0;
+    const supervisor = processes.supervisorPid ?? 0;
     await until("the supervisor", () => isAlive(supervisor));
-    await host.close();
+    await processes.close();
     expect(await program.ended).toMatchObject({ signal: "SIGKILL" });
     expect(isAlive(supervisor)).toBe(false);
     expect(() => node("")).toThrow(/closing/);
@@ -212,7 +212,7 @@ describe("sweeps", () => {
   it("sweepMark kills the attempts of one turn and nothing else", async () => {
     const [one, two, other] = [node(HANG), node(HANG, { mark: mark("t1", 2) }), node(HANG, { mark: mark("t2") })];
     for (const program of [one, two, other]) textOf(program);
-    expect(await host.sweepMark({ store, lane: "lane", turn: "t1" })).toBe(2);
+    expect(await processes.sweepMark({ store, lane: "lane", turn: "t1" })).toBe(2);
     await Promise.all([one.ended, two.ended]);
     expect(alive({ store })).toEqual([other.pid]);
   });

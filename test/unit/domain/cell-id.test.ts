@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cellTurnId } from "../../../src/batch/cell-id.ts";
+import { cellTurnId } from "../../../src/domain/cell-id.ts";
 import { nearestOf } from "../../../src/batch/nearest.ts";
 import { SeenIds } from "../../../src/batch/seen.ts";
 import { Id } from "../../../src/domain/id.ts";

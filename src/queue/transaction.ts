@@ -1,0 +1,41 @@
+import { messageOf } from "../domain/error.ts";
+import type { Lane } from "./lane-set.ts";
+
+const TRIES = 3;
+
+/** A MULTI of the lane's connection. */
+export type Transaction = Parameters<Lane["queue"]["backend"]["addJobToTransaction"]>[0] & {
+  exec(): Promise<[Error | null, unknown][] | null>;
+};
+
+type Client = Awaited<Lane["queue"]["backend"]["client"]>;
+
+/**
+ * Sends commands as one MULTI, looks at every reply inside its EXEC, and answers the first. When one
+ * is an error or lost, all are sent again: whatever `queue` puts into it must bear being executed
+ * twice, also where the first time only a part of it was.
+ */
+export async function sendTogether(lane: Lane, queue: (to: Transaction) => void): Promise<unknown> {
+  const client = await lane.queue.backend.client;
+  for (let left = TRIES; ; left--) {
+    try {
+      const transaction = client.multi() as Transaction;
+      queue(transaction);
+      const replies = await transaction.exec();
+      const failed = replies?.find(([error]) => error !== null)?.[0];
+      if (failed !== undefined && failed !== null) throw failed;
+      if (replies !== null) return replies[0]?.[1];
+    } catch (error) {
+      if (left <= 1) throw error;
+      // After a restart Redis knows no script, and ioredis cannot send it whole inside a MULTI.
+      if (messageOf(error).startsWith("NOSCRIPT")) await loadScripts(client);
+    }
+  }
+}
+
+/** Has Redis load every script that this connection defines: ours and BullMQ's. */
+async function loadScripts(client: Client): Promise<void> {
+  const defined: Readonly<Record<string, { readonly lua: string }>> = Reflect.get(client, "scriptsSet") ?? {};
+  const load: (how: "LOAD", lua: string) => Promise<unknown> = Reflect.get(client, "script");
+  await Promise.all(Object.values(defined).map(({ lua }) => load.call(client, "LOAD", lua)));
+}

@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openTurnq } from "../../src/app.ts";
+import { throwAwayRedis, type ThrowAwayRedis } from "../redis.ts";
+
+const FIXTURES = fileURLToPath(new URL("../fixtures/module", import.meta.url));
+
+let redis: ThrowAwayRedis;
+let look: Redis;
+
+beforeAll(async () => {
+  redis = await throwAwayRedis();
+  look = new Redis(redis.url);
+});
+
+afterAll(async () => {
+  look.disconnect();
+  await redis.stop();
+});
+
+/** Connections of turnq to this Redis. */
+async function connections(): Promise<number> {
+  const list = String(await look.client("LIST"));
+  return list.split("\n").filter((line) => / name=turnq/.test(line)).length;
+}
+
+describe("workers of one process", () => {
+  it("the close of one ends no turn of another that runs the same agent", async () => {
+    const file = join(mkdtempSync(join(tmpdir(), "turnq-workers-")), "go");
+    const script = [{ say: "waiting" }, { stepEnd: true }, { waitFor: file }, { answer: "done" }];
+    const turnq = await openTurnq({
+      redis: redis.url,
+      agents: [{ name: "mine", type: "module", module: "./scripted.mjs" }],
+      baseDir: FIXTURES,
+      env: process.env,
+    });
+    const [first, second] = [turnq.worker(), turnq.worker()];
+    await first.start();
+    const turn = await turnq.submit({ agent: "mine", input: "wait", options: { script } });
+    for await (const event of turn.events()) if (event.type === "step_end") break;
+    await second.start();
+    expect(await second.close()).toMatchObject({ complete: true });
+    writeFileSync(file, "");
+    expect(await turn.result({ waitMs: 30_000 })).toMatchObject({ output: "done", attempts: [{ attempt: 1 }] });
+    await turnq.close();
+    await expect.poll(connections).toBe(0);
+    rmSync(dirname(file), { recursive: true });
+  });
+
+  it("one that could not start can be started again, and holds up no close", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "turnq-workers-"));
+    try {
+      const turnq = await openTurnq({ redis: redis.url, baseDir: folder, env: process.env });
+      const late = turnq.worker({ agents: [{ name: "late", type: "module", module: "./late.mjs" }] });
+      await expect(late.start()).rejects.toMatchObject({ code: "config" });
+      writeFileSync(
+        join(folder, "late.mjs"),
+        `export { ScriptedAgent } from ${JSON.stringify(join(FIXTURES, "scripted.mjs"))};`,
+      );
+      await late.start();
+      const never = turnq.worker({ agents: [{ name: "never", type: "module", module: "./never.mjs" }] });
+      await expect(never.start()).rejects.toMatchObject({ code: "config" });
+      await turnq.close();
+      await expect.poll(connections).toBe(0);
+      await expect(never.start()).rejects.toMatchObject({ code: "closed" });
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});

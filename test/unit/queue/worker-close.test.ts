@@ -1,0 +1,38 @@
+import { describe, expect, it } from "vitest";
+import { TurnWorker, type TurnWorkerOptions } from "../../../src/queue/worker.ts";
+import { SILENT } from "../../../src/telemetry/log.ts";
+
+/** A worker without a lane: only what its start and close do beside the lanes. */
+function worker(more: { publish?: () => Promise<void>; closeSpecs?: () => Promise<void> }): TurnWorker {
+  const { publish = () => Promise.resolve(), closeSpecs } = more;
+  const parts = { specs: [], directory: { publish }, log: SILENT, concurrency: 1, closeSpecs };
+  return new TurnWorker(parts as unknown as TurnWorkerOptions);
+}
+
+describe("the start and the close of a worker", () => {
+  it("invariant 12, bounded: an agent that cannot be ended does not hold up the close beyond its limit", async () => {
+    const one = worker({ closeSpecs: () => new Promise(() => undefined) });
+    await one.start();
+    expect(await one.close({ limitMs: 30 })).toEqual({ complete: false, abandoned: 0 });
+  });
+
+  it("ends what its agents keep warm once, also when it was never started or their end fails", async () => {
+    let ends = 0;
+    const one = worker({ closeSpecs: () => Promise.reject(new Error(`end ${(ends += 1)}`)) });
+    expect(await one.close({ limitMs: 1000 })).toEqual({ complete: true, abandoned: 0 });
+    await one.close({ limitMs: 1000 });
+    expect(ends).toBe(1);
+  });
+
+  it("a start that failed can be tried again", async () => {
+    let tries = 0;
+    const one = worker({
+      publish: () => ((tries += 1) === 1 ? Promise.reject(new Error("Redis is away")) : Promise.resolve()),
+    });
+    await expect(one.start()).rejects.toThrow("Redis is away");
+    await one.start();
+    await one.start();
+    expect(tries).toBe(2);
+    await one.close({ limitMs: 1000 });
+  });
+});
