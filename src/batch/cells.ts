@@ -239,7 +239,17 @@ export function* cellsOf(
   for (const request of requests) {
     for (let epoch = 1; epoch <= options.epochs; epoch += 1) {
       const id = cellTurnId({ batch: options.batch, sample, agent: request.agent, epoch });
-      yield { ...request, id, batch: { id: options.batch, sample, epoch } };
+      yield {
+        ...request,
+        ...cellSession(request, options.batch, epoch),
+        id,
+        batch: { id: options.batch, sample, epoch },
+      };
     }
   }
+}
+
+/** A session of a batch is one of this batch, agent and epoch: neither another run nor another agent's turns are in its history. */
+function cellSession({ session, agent }: TurnRequest, batch: string, epoch: number): { readonly session?: string } {
+  return session === undefined ? {} : { session: cellTurnId({ batch, sample: session, agent, epoch }) };
 }

@@ -188,8 +188,10 @@ function laneClashes(
   for (const request of sample.requests ?? []) {
     const lane = options.directory.lane?.(request.agent, request);
     if (request.session === undefined || lane === undefined) continue;
-    const bound = lanes.get(request.session);
-    if (bound === undefined) lanes.set(request.session, { lane, line });
+    // Each agent has a session of its own of this name.
+    const name = `${request.agent} ${request.session}`;
+    const bound = lanes.get(name);
+    if (bound === undefined) lanes.set(name, { lane, line });
     else if (bound.lane !== lane) {
       const message = `the session "${request.session}" is on lane "${bound.lane}" (${unit} ${bound.line}) and cannot be on "${lane}" too`;
       return [{ field: "session", message }];

@@ -1,3 +1,4 @@
+import { textOf } from "../../domain/message.ts";
 import { resolve } from "node:path";
 import { Agent, type StartOptions, type TurnAnswer } from "../../agent/agent.ts";
 import type { AgentSpec } from "../../agent/agent-spec.ts";
@@ -66,8 +67,9 @@ export class CommandAgent extends Agent<CommandSetup> {
     }
   }
 
-  /** The line that the program gets on its stdin. The target of the turn is never in it. */
+  /** What the program gets on its stdin. The target of the turn is never in it. */
   #request(turn: AgentTurn): string {
+    if (this.config.command.input === "text") return textOf(turn.input);
     const { attempt, iteration, idempotencyKey, limits, options, metadata } = this.init;
     return JSON.stringify({
       turn: this.init.turn,

@@ -9,6 +9,8 @@ export const CommandConfig = z.strictObject({
   command: z.array(z.string()).nonempty(),
   /** `events`: stdout speaks the command protocol. `text`: all of stdout is the answer. */
   output: z.enum(["events", "text"]).default("text"),
+  /** `json`: its stdin holds the protocol's line. `text`: no more than the text of the input. */
+  input: z.enum(["json", "text"]).default("json"),
   /** Names of the variables that the program gets besides the usual ones. */
   env: z.array(z.string().min(1)).optional(),
   /** Where it runs, from the config's folder; that folder itself unless given. */

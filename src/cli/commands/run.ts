@@ -97,6 +97,8 @@ class Run {
   /** Aborted when the run is to end early: by a signal, or since nobody reads it any more. */
   readonly #early: AbortSignal;
   readonly #batch: Batch;
+  /** The agents that its turns name. */
+  #agents: ReadonlySet<string> = new Set();
   #collector: ResultCollector;
   readonly #startedAt: number;
 
@@ -132,6 +134,7 @@ class Run {
 
   #tellOfStored({ added, duplicates, agents }: StoredTurns): void {
     const { output } = this.#context;
+    this.#agents = agents;
     if (this.#options.quiet === true) return;
     if (duplicates > 0) {
       output.note(
@@ -195,11 +198,12 @@ class Run {
     return json === true ? undefined : resultsPath(cwd, this.#batch.id);
   }
 
-  /** A worker for all agents that are known here: the batch may have turns of more of them than this command names. */
+  /** A worker for the agents of these turns, and for no other: what else waits in the store is not this command's to pay for. */
   async #startWorker(): Promise<WorkerHandle | undefined> {
     const { turns, states } = await this.#batch.progress();
     if (states.settled === turns || this.#early.aborted) return undefined;
     const worker = this.#store.turnq.worker({
+      agents: this.#store.agents.filter(({ name }) => this.#agents.has(name)),
       lanes: await this.#batch.lanes(),
       concurrency: this.#options.concurrency,
       laneConcurrency: laneConcurrency(this.#store),

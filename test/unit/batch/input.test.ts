@@ -215,13 +215,13 @@ describe("problems are told in plain words, with line and field", () => {
   });
 
   test("a session on two lanes is found before anything is stored", async () => {
-    const directory = { ...options().directory, lane: (agent: string) => `lane-${agent}` };
+    const lane = (agent: string, request: { lane?: string | undefined }) => request.lane ?? `lane-${agent}`;
+    const directory = { ...options().directory, lane };
     expect(
-      await problems('{"input":"a","session":"s"}\n{"input":"b","session":"s","agent":"noop"}', { directory }),
-    ).toEqual([
-      'line 2, field session: the session "s" is on lane "lane-echo" (line 1) and cannot be on "lane-noop" too',
-    ]);
-    expect(await problems('{"input":"a","session":"s"}\n{"input":"b","session":"s"}', { directory })).toEqual([]);
+      await problems('{"input":"a","session":"s"}\n{"input":"b","session":"s","lane":"other"}', { directory }),
+    ).toEqual(['line 2, field session: the session "s" is on lane "lane-echo" (line 1) and cannot be on "other" too']);
+    const fine = '{"input":"a","session":"s"}\n{"input":"b","session":"s"}\n{"input":"c","session":"s","agent":"noop"}';
+    expect(await problems(fine, { directory })).toEqual([]);
   });
 
   test("a check that can never be run is a bad line", async () => {
