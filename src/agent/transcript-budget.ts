@@ -27,22 +27,25 @@ export class TranscriptBudget {
   /** The event as far as there is room for it; undefined for none. */
   fit(event: EventBody): EventBody | undefined {
     const thread = nestedThread(event);
-    if (thread !== undefined) {
-      if (event.type === "agent_start") return this.#starts(`agent ${thread}`, event.agent.length) ? event : undefined;
-      if (!this.#open.has(`agent ${thread}`)) return undefined;
-      if (event.type === "agent_end") return this.#fitNestedEnd(event, thread);
-    }
+    if (thread === undefined) return this.#fitContent(event, "");
+    if (event.type === "agent_start") return this.#starts(`agent ${thread}`, event.agent.length) ? event : undefined;
+    if (!this.#open.has(`agent ${thread}`)) return undefined;
+    return event.type === "agent_end" ? this.#fitNestedEnd(event, thread) : this.#fitContent(event, thread);
+  }
+
+  /** `thread` is "" for the agent's own events. */
+  #fitContent(event: EventBody, thread: string): EventBody | undefined {
     switch (event.type) {
       case "text_delta":
       case "thought_delta":
         return this.#fitText(event);
       case "tool_start":
       case "tool_end":
-        return this.#fitTool(event, `tool ${thread ?? ""} ${event.id}`);
+        return this.#fitTool(event, `tool ${thread} ${event.id}`);
       case "step_start":
-        return this.#starts(`step ${thread ?? ""}`, 0) ? event : undefined;
+        return this.#starts(`step ${thread}`, 0) ? event : undefined;
       case "step_end":
-        return this.#open.delete(`step ${thread ?? ""}`) ? event : undefined;
+        return this.#open.delete(`step ${thread}`) ? event : undefined;
       case "plan":
         return this.fits(event.plan) ? event : undefined;
       case "usage":
