@@ -1,3 +1,4 @@
+import { isCrashed } from "../src/domain/turn-record.ts";
 import type { Redis } from "ioredis";
 import { TurnState } from "../src/domain/lifecycle.ts";
 import { Outcome } from "../src/domain/turn-result.ts";
@@ -100,7 +101,11 @@ function checkTurn({ id, row, attempts, numbers }: Turn, differ: Differ): void {
     Array.from({ length: Number(row["attempt"]) }, (_, i) => i + 1),
   );
   differ(`closed attempts of ${id}`, attempts.length, Number(row["attempt"]) - (running ? 1 : 0));
-  differ(`crashed attempts of ${id}`, Number(row["crashed"]), attempts.filter(({ crashed }) => crashed).length);
+  differ(
+    `crashed attempts of ${id}`,
+    Number(row["crashed"]),
+    attempts.filter(({ status }) => isCrashed(status)).length,
+  );
   differ(`outcome of ${id}`, Outcome.safeParse(row["outcome"]).success, row["state"] === "settled");
 }
 
@@ -122,7 +127,7 @@ async function checkBatch(
   differ(say("passed"), number("passed"), share("passed", "1"));
   const attempts = turns.flatMap((turn) => turn.attempts);
   differ(say("attempts"), number("attempts"), attempts.length);
-  differ(say("crashed attempts"), number("crashed"), attempts.filter(({ crashed }) => crashed).length);
+  differ(say("crashed attempts"), number("crashed"), attempts.filter(({ status }) => isCrashed(status)).length);
   const usages = attempts.flatMap(({ usage, late }): Usage[] => (late === undefined ? [usage] : [usage, late]));
   for (const field of USAGE_FIELDS) {
     differ(say(field), round(number(`u:${field}`)), round(usages.reduce((sum, usage) => sum + (usage[field] ?? 0), 0)));

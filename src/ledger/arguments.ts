@@ -1,3 +1,4 @@
+import { isCrashed } from "../domain/turn-record.ts";
 import { encode } from "./codec.ts";
 import { jobId } from "./keys.ts";
 import type { AttemptClose, AttemptSettle, NewTurn } from "./ledger.ts";
@@ -22,7 +23,7 @@ function attemptArguments(close: AttemptClose): Argument[] {
     encode("attempt", stored),
     JSON.stringify(summary),
     JSON.stringify(summary.usage),
-    summary.crashed ? "1" : "0",
+    isCrashed(summary.status) ? "1" : "0",
     spends,
     seq,
   ];
