@@ -98,11 +98,16 @@ async function claimServer(address: RedisAddress, options: EmbeddedRedisOptions)
   }
 }
 
+/** Has a keeper started where the server is away, or has none: it would outlive its last user. */
+async function revive(redis: Redis, options: EmbeddedRedisOptions): Promise<void> {
+  if (redis.status !== "ready" || (await countClients(redis)).keepers === 0) await startKeeper(options);
+}
+
 async function embedded(claim: Claim, adopted: boolean, options: EmbeddedRedisOptions): Promise<EmbeddedRedis> {
   const { redis, address, pid } = claim;
   if (!claim.kept) await startKeeper(options);
   const guard = setInterval(() => {
-    if (redis.status !== "ready") void startKeeper(options).catch(() => undefined);
+    void revive(redis, options).catch(() => undefined);
   }, REVIVE_MS);
   guard.unref();
   const close = (): void => {

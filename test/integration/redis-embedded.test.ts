@@ -200,6 +200,7 @@ test("keeper and server get no more of the environment than PATH", async () => {
   cleanups.push(() => vi.unstubAllEnvs());
   const dir = await folder();
   const embedded = await ensure(dir);
+  await vi.waitFor(async () => expect(await keeperPids(dir)).toHaveLength(1), soon);
   const [keeper] = await keeperPids(dir);
   if (process.platform !== "linux") return;
   expect(await readFile(`/proc/${keeper}/environ`, "utf8")).toMatch(/^PATH=[^\0]*\0$/);
@@ -253,7 +254,8 @@ test("a server whose folder was removed is ended", async () => {
   const embedded = await ensure(dir);
   await vi.waitFor(async () => expect(await keeperPids(dir)).toHaveLength(1), soon);
   const [keeper] = await keeperPids(dir);
-  await rm(dir, { recursive: true, force: true });
+  // The server may write a file while the folder is being taken away.
+  await rm(dir, { recursive: true, force: true, maxRetries: 10 });
   await vi.waitFor(() => {
     expect(isAlive(embedded.pid)).toBe(false);
     expect(isAlive(keeper ?? 0)).toBe(false);

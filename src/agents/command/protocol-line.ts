@@ -50,7 +50,8 @@ export type FinalLine = Extract<ProtocolLine, { type: "result" | "error" }>;
 /** What a line of stdout is: something said, a JSON object that says nothing known, or a line of a log. */
 export type ReadLine =
   | { readonly kind: "said"; readonly line: ProtocolLine }
-  | { readonly kind: "unknown" }
+  /** `usage`: it was to be a report of usage. */
+  | { readonly kind: "unknown"; readonly usage: boolean }
   | { readonly kind: "log" };
 
 /** Reads one line. Never throws. */
@@ -58,7 +59,9 @@ export function readLine(text: string): ReadLine {
   const value = parseObject(text.trim());
   if (value === undefined) return { kind: "log" };
   const parsed = ProtocolLine.safeParse(value);
-  return parsed.success ? { kind: "said", line: parsed.data } : { kind: "unknown" };
+  return parsed.success
+    ? { kind: "said", line: parsed.data }
+    : { kind: "unknown", usage: "type" in value && value.type === "usage" };
 }
 
 function parseObject(text: string): object | undefined {

@@ -22,6 +22,7 @@ export class ProtocolReader {
   readonly #options: ProtocolReaderOptions;
   readonly #splitter: LineSplitter;
   readonly #log = new OutputTail(LOG_BYTES);
+  #known: Usage["known"] = "reported";
   #usage: Usage | undefined;
   #lastLogged = "";
   #ended = false;
@@ -59,9 +60,19 @@ export class ProtocolReader {
   #read(text: string): void {
     if (text.trim() === "" || this.final !== undefined) return;
     const read = readLine(text);
-    if (read.kind === "unknown") this.ignored += 1;
+    if (read.kind === "unknown") this.#ignore(read.usage);
     else if (read.kind === "log") this.#keepLog(text);
     else this.#take(read.line);
+  }
+
+  /** A report that cannot be used leaves the sum a floor, and the sum says so. */
+  #ignore(usage: boolean): void {
+    this.ignored += 1;
+    if (!usage || this.#known === "partial") return;
+    this.#known = "partial";
+    if (this.#usage === undefined) return;
+    this.#usage = { ...this.#usage, known: "partial" };
+    this.#emit({ type: "usage", usage: this.#usage });
   }
 
   #keepLog(text: string): void {
@@ -104,23 +115,17 @@ export class ProtocolReader {
 
   /** Reports are cumulative: a figure that goes back is a mistake, and the sum must not become too small by it. */
   #takeUsage(line: UsageLine): void {
-    const next: Usage = { ...(this.#usage ?? { modelCalls: 0, toolCalls: 0, known: "reported" }) };
+    const next: Usage = { ...(this.#usage ?? { modelCalls: 0, toolCalls: 0 }), known: this.#known };
     let said = false;
     for (const field of USAGE_FIELDS) {
       if (field === "toolCalls") continue;
       const value = line[field];
       if (value === undefined) continue;
       said = true;
-      if (value < (next[field] ?? 0)) {
-        this.ignored += 1;
-        return;
-      }
+      if (value < (next[field] ?? 0)) return this.#ignore(true);
       next[field] = value;
     }
-    if (!said) {
-      this.ignored += 1;
-      return;
-    }
+    if (!said) return this.#ignore(false);
     this.#usage = next;
     this.#options.emit({ type: "usage", usage: next });
   }

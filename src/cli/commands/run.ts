@@ -1,3 +1,5 @@
+import { open, stat } from "node:fs/promises";
+import { TurnqError } from "../../domain/error.ts";
 import type { Command } from "commander";
 import { resolve } from "node:path";
 import type { InputReport } from "../../batch/input.ts";
@@ -75,6 +77,7 @@ Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run t
 
 /** Submits, works and reports. */
 export async function run(context: CommandContext, file: string, options: RunOptions): Promise<number> {
+  await refuseToOverwrite(context.cwd, file, options.out);
   const interruption = context.interruptible();
   const input = await openTurns(context, file, interruption.signal);
   try {
@@ -86,6 +89,30 @@ export async function run(context: CommandContext, file: string, options: RunOpt
     }
   } finally {
     await input.remove();
+  }
+}
+
+/** `--out` is written anew: it may replace results, and nothing else that somebody has. Throws `invalid_request`. */
+async function refuseToOverwrite(cwd: string, file: string, out: string | undefined): Promise<void> {
+  if (out === undefined) return;
+  const path = resolve(cwd, out);
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined || !found.isFile() || found.size === 0) return;
+  const first = await firstBytes(path);
+  if (!first.startsWith('{"type":"result"'))
+    throw new TurnqError("invalid_request", `${out} holds something else than results and would be overwritten`, {
+      where: "--out",
+      hint: file === out ? "It is the input; name another file." : "Name another file, or remove it.",
+    });
+}
+
+async function firstBytes(path: string): Promise<string> {
+  const handle = await open(path, "r");
+  try {
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(16), 0, 16, 0);
+    return buffer.toString("utf8", 0, bytesRead);
+  } finally {
+    await handle.close();
   }
 }
 

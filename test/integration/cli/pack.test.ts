@@ -1,5 +1,6 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, realpathSync } from "node:fs";
+import { accessSync, constants, existsSync, realpathSync } from "node:fs";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { redisBinary } from "../../redis.ts";
@@ -13,8 +14,19 @@ afterAll(async () => {
   await folder.remove();
 });
 
+function homeIsWritable(): boolean {
+  try {
+    accessSync(homedir(), constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 function npm(cwd: string, args: readonly string[]): string {
-  const { status, stdout, stderr } = spawnSync("npm", args, { cwd, encoding: "utf8" });
+  // As the set-up does for a user without a HOME.
+  const cache = homeIsWritable() ? [] : ["--cache", join(process.cwd(), ".turnq/cache/npm")];
+  const { status, stdout, stderr } = spawnSync("npm", [...args, ...cache], { cwd, encoding: "utf8" });
   if (status !== 0) throw new Error(`npm ${args.join(" ")} ended with ${status}:\n${stderr}`);
   return stdout;
 }
