@@ -1,6 +1,7 @@
 import type { Job } from "bullmq";
 import { runAttempt } from "../agent/attempt.ts";
 import type { AgentSpec } from "../agent/agent-spec.ts";
+import { TRANSCRIPT_MAX } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { totalTokens } from "../domain/usage.ts";
 import type { Begun, TurnFacts } from "../ledger/ledger.ts";
@@ -10,9 +11,6 @@ import { untilAnswered } from "./patience.ts";
 import { Progress } from "./progress.ts";
 import type { LaneContext } from "./worker-context.ts";
 
-/** What of an attempt's text is kept, in characters: the transcript limit. */
-const MAX_CHARS = 8 * 1024 * 1024;
-
 type Run = Extract<Begun, { kind: "run" }>;
 
 /** Runs one attempt to its end. Never rejects for what the agent does. */
@@ -21,7 +19,7 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
   const { facts, attempt } = begun;
   const { request } = facts;
   const name = { lane: request.lane, turn: request.id, attempt };
-  // Every process of an earlier attempt on this machine is dead before this one starts.
+  // What earlier attempts of this turn left on this machine is killed first: all that bears the turn's mark.
   if (attempt > 1) await worker.processes.sweepEarlier(name);
 
   const pipe = new EventPipe({
@@ -30,7 +28,7 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
     after: facts.seq,
     append: (events) =>
       untilAnswered(() => ledger.append(request.id, attempt, events), worker.log, worker.givenUp).catch(() => false),
-    maxChars: MAX_CHARS,
+    maxChars: TRANSCRIPT_MAX,
   });
   const progress = new Progress(job, attempt, worker.log);
   const running = runAttempt({
