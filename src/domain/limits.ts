@@ -14,12 +14,16 @@ export const DEFAULT_GRACE_MS = 5_000;
 const limitFields = {
   timeoutMs: wholeMs.min(1),
   graceMs: wholeMs,
+  /** Longest silence of the agent, in ms; no event for so long is a failure `idle_timeout`. */
+  idleMs: wholeMs.min(1).optional(),
   maxSteps: atLeastOne.optional(),
   maxToolCalls: atLeastOne.optional(),
   maxTokens: atLeastOne.optional(),
+  /** US dollars. Needs an agent whose cost is known. */
+  maxCostUsd: z.number().positive().max(1e9).optional(),
 };
 
-/** What one turn may use. `timeoutMs` and `graceMs` hold for one attempt, the counts over all attempts of a generation. */
+/** What one turn may use. `timeoutMs`, `graceMs` and `idleMs` hold for one attempt, the counts and the cost over all attempts of a generation. */
 export const Limits = z.object(limitFields);
 export type Limits = z.infer<typeof Limits>;
 /** Limits as someone gives them: every field may be left out, no other may be there. */

@@ -19,6 +19,12 @@ export type Target = z.infer<typeof Target>;
 
 const labels = z.record(z.string().max(100), z.string().max(500));
 
+/** The largest priority that BullMQ takes. */
+export const PRIORITY_MAX = 2 ** 21 - 1;
+/** The longest delay and expiry of a turn, in ms: 100 years. */
+const AHEAD_MAX_MS = 100 * 365 * 86_400_000;
+const aheadMs = z.number().int().nonnegative().max(AHEAD_MAX_MS);
+
 /** The largest request, in bytes of its JSON. */
 export const REQUEST_MAX_BYTES = 8 * 1024 * 1024;
 
@@ -32,6 +38,12 @@ export const TurnRequest = z.strictObject({
   input: Input,
   session: Id.optional(),
   lane: Name.optional(),
+  /** As in BullMQ: turns without one (0) go first, then 1, 2, 3 … */
+  priority: z.number().int().min(0).max(PRIORITY_MAX).optional(),
+  /** Not before so many ms after the submit. */
+  delayMs: aheadMs.optional(),
+  /** The turn ends as `expired` when it was not started so many ms after submit + delayMs; time parked does not count. */
+  expiresInMs: aheadMs.min(1).optional(),
   limits: LimitsInput.optional(),
   retry: RetryInput.optional(),
   target: Target.optional(),

@@ -57,7 +57,7 @@ describe("TurnRequest", () => {
   test("an unknown key is refused at every level", () => {
     for (const bad of [
       { inptu: 1 },
-      { priority: 1 },
+      
       { delayMs: 5 },
       { limits: { idleMs: 1 } },
       { retry: { max: 1 } },
