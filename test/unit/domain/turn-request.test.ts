@@ -57,9 +57,8 @@ describe("TurnRequest", () => {
   test("an unknown key is refused at every level", () => {
     for (const bad of [
       { inptu: 1 },
-      
-      { delayMs: 5 },
-      { limits: { idleMs: 1 } },
+      { delayms: 5 },
+      { limits: { idle: 1 } },
       { retry: { max: 1 } },
       { expect: [{ type: "equals", x: 1 }] },
     ]) {
