@@ -113,6 +113,8 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       moreLanes: wanted.lanes,
       concurrency: wanted.concurrency ?? 10,
       laneConcurrency: wanted.laneConcurrency,
+      laneLimits: wanted.laneLimits,
+      retention: wanted.retention,
       processes: processPort(processes, store, worker),
       start: { workingDirectory: baseDir, env: processes.allowedEnv() },
       score: scoreOf,

@@ -12,6 +12,7 @@ import { TurnqError, messageOf } from "./domain/error.ts";
 import { deepFreeze } from "./domain/freeze.ts";
 import { Name } from "./domain/id.ts";
 import { Backoff, LimitsInput, RetryInput } from "./domain/limits.ts";
+import { ModelSettingsInput } from "./simulator/model-settings.ts";
 
 const placed = { lane: Name.optional(), limits: LimitsInput.optional(), retry: RetryInput.optional() };
 
@@ -25,14 +26,41 @@ export const AgentEntry = z.discriminatedUnion("type", [
 ]);
 export type AgentEntry = z.infer<typeof AgentEntry>;
 
-/** What is set for a lane: turns at once over all workers. */
-export const LaneEntry = z.strictObject({ concurrency: z.number().int().min(1).optional() });
+/** A simulated agent: the command line starts a simulator for it and has it play on that. */
+export const SimEntry = z.strictObject({
+  type: z.literal("sim"),
+  ...ModelSettingsInput.shape,
+  system: z.string().optional(),
+  price: Price.optional(),
+  ...placed,
+});
+export type SimEntry = z.infer<typeof SimEntry>;
+
+/** An agent as a configuration file describes it. */
+export const ConfigAgent = z.discriminatedUnion("type", [...AgentEntry.options, SimEntry]);
+export type ConfigAgent = z.infer<typeof ConfigAgent>;
+
+const perMinute = z.number().int().min(1).optional();
+
+/** What is set for a lane, over all workers: turns at once, and what its provider allows. */
+export const LaneEntry = z.strictObject({
+  concurrency: z.number().int().min(1).optional(),
+  requestsPerMinute: perMinute,
+  tokensPerMinute: perMinute,
+});
+
+/** How long workers keep settled turns, and how many in one lane. */
+export const RetentionEntry = z.strictObject({
+  maxAgeMs: z.number().int().min(1).optional(),
+  maxSettled: z.number().int().min(0).optional(),
+});
 
 /** A configuration file. */
 export const ConfigFile = z.strictObject({
   $schema: z.string().optional(),
-  agents: z.record(Name, AgentEntry).default({}),
+  agents: z.record(Name, ConfigAgent).default({}),
   lanes: z.record(Name, LaneEntry).default({}),
+  retention: RetentionEntry.default({}),
 });
 export type ConfigFile = z.infer<typeof ConfigFile>;
 
@@ -101,7 +129,8 @@ export async function loadConfig(options: LoadOptions): Promise<Config> {
   });
   const found =
     options.file === undefined ? await search.search(options.cwd) : await loadFile(resolve(options.cwd, options.file));
-  if (found === null) return deepFreeze({ file: undefined, baseDir: options.cwd, agents: {}, lanes: {} });
+  if (found === null)
+    return deepFreeze({ file: undefined, baseDir: options.cwd, agents: {}, lanes: {}, retention: {} });
   const content = checkConfig(fillIn(found.config, options.env, found.filepath), found.filepath);
   return deepFreeze({ ...content, file: found.filepath, baseDir: dirname(found.filepath) });
 }
@@ -135,7 +164,7 @@ export function checkConfig(content: unknown, where: string): ConfigFile {
   throw new TurnqError("config", problems.join("; "), { where });
 }
 
-const TYPES = AgentEntry.options.map((option) => option.shape.type.value);
+const TYPES = ConfigAgent.options.map((option) => option.shape.type.value);
 
 function problemsOfIssue(issue: z.core.$ZodIssue, content: unknown): string[] {
   const field = fieldName(issue.path);
@@ -155,12 +184,13 @@ function problemsOfIssue(issue: z.core.$ZodIssue, content: unknown): string[] {
 /** The keys that an object of the configuration may have, by where it is. */
 function keysAt([room, name, part, ...deeper]: readonly string[], content: unknown): readonly string[] {
   if (room === undefined) return Object.keys(ConfigFile.shape);
+  if (room === "retention") return Object.keys(RetentionEntry.shape);
   if (room === "lanes") return Object.keys(LaneEntry.shape);
   if (room !== "agents" || name === undefined) return [];
   if (part === "limits") return Object.keys(LimitsInput.shape);
   if (part === "retry") return Object.keys(deeper[0] === "backoff" ? Backoff.shape : RetryInput.shape);
   const type = valueAt(content, ["agents", name, "type"]);
-  const option = AgentEntry.options.find(({ shape }) => shape.type.value === type);
+  const option = ConfigAgent.options.find(({ shape }) => shape.type.value === type);
   return part === undefined && option !== undefined ? Object.keys(option.shape) : [];
 }
 

@@ -3,6 +3,7 @@ export { openTurnq, type AgentLike, type NamedClass, type NamedEntry, type OpenO
 export type { SubmitManyOptions, Turnq, WorkerHandle, WorkerOptions } from "./turnq.ts";
 export type { Batch, BatchProgress, ResultsOptions } from "./batch-handle.ts";
 export { WaitTimeoutError, type EventsOptions, type TurnHandle } from "./queue/turn-handle.ts";
+export type { Retention } from "./queue/retention.ts";
 export type { CloseReport } from "./queue/worker.ts";
 
 export { Agent, type AgentInit, type AgentState, type CommunicateOptions, type StartOptions } from "./agent/agent.ts";
@@ -13,6 +14,9 @@ export {
   type AgentReply,
   type DefinedAgent,
 } from "./agent/define-agent.ts";
+export type { TurnAnswer } from "./agent/agent-init.ts";
+export type { AgentTurn } from "./agent/ongoing-turn.ts";
+export type { Emitter } from "./agent/emitter.ts";
 export { AgentCrashError, TurnTimeoutError } from "./agent/turn-errors.ts";
 
 export { ERROR_CODES, TurnqError, isTurnqError, type ErrorCode } from "./domain/error.ts";

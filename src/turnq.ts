@@ -12,10 +12,17 @@ import { BatchView } from "./queue/batch-view.ts";
 import type { Directory } from "./queue/directory.ts";
 import type { LaneSet } from "./queue/lane-set.ts";
 import type { Producer, Submitted } from "./queue/producer.ts";
+import type { Retention } from "./queue/retention.ts";
 import { retryTurn, type Retried } from "./queue/retry.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
-import { within, type CloseReport, type TurnWorker } from "./queue/worker.ts";
+import {
+  within,
+  type CloseOptions,
+  type CloseReport,
+  type TurnWorker,
+  type TurnWorkerOptions,
+} from "./queue/worker.ts";
 import { redisError } from "./redis/connection.ts";
 
 export interface WorkerOptions {
@@ -25,8 +32,12 @@ export interface WorkerOptions {
   readonly lanes?: readonly string[] | undefined;
   /** Turns at once, over all lanes; 10 unless given. */
   readonly concurrency?: number | undefined;
-  /** Turns at once over all workers, by lane. */
+  /** Turns at once over all workers, by lane. Where it is given a lane that it does not name has no such limit any more. */
   readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
+  /** What providers allow over all workers, by lane. Where it is given a lane that it does not name has no limits any more. */
+  readonly laneLimits?: TurnWorkerOptions["laneLimits"];
+  /** How long settled turns are kept in its lanes: `maxAgeMs` (7 days) and `maxSettled` in a lane (1,000,000). */
+  readonly retention?: Retention | undefined;
 }
 
 export interface SubmitManyOptions {
@@ -231,12 +242,12 @@ export class WorkerHandle {
   }
 
   /** Takes no more, stops what runs, hands it back; ends within `limitMs`, 25 s unless given. */
-  close(options: { readonly limitMs?: number | undefined } = {}): Promise<CloseReport> {
-    this.#closed ??= this.#close(options.limitMs ?? 25_000);
+  close(options: Partial<CloseOptions> = {}): Promise<CloseReport> {
+    this.#closed ??= this.#close(options.limitMs ?? 25_000, options.onPhase);
     return this.#closed;
   }
 
-  async #close(limitMs: number): Promise<CloseReport> {
+  async #close(limitMs: number, onPhase: CloseOptions["onPhase"]): Promise<CloseReport> {
     const startedMs = performance.now();
     let open: OpenWorker | undefined;
     const opening = (this.#opened ?? Promise.resolve(undefined)).then(
@@ -244,11 +255,11 @@ export class WorkerHandle {
       () => undefined, // whoever called `start` knows; there is nothing to close
     );
     if (!(await within(opening, limitMs))) {
-      void opening.then((late) => (late === undefined ? undefined : closeOpen(late, 0)));
-      return { complete: false, abandoned: 0 };
+      void opening.then((late) => (late === undefined ? undefined : closeOpen(late, { limitMs: 0 })));
+      return { complete: false, abandoned: 0, turns: [] };
     }
-    if (open === undefined) return { complete: true, abandoned: 0 };
-    return await closeOpen(open, Math.max(0, limitMs - (performance.now() - startedMs)));
+    if (open === undefined) return { complete: true, abandoned: 0, turns: [] };
+    return await closeOpen(open, { limitMs: Math.max(0, limitMs - (performance.now() - startedMs)), onPhase });
   }
 
   /** Kills what runs at once; `close` then ends soon. */
@@ -258,9 +269,9 @@ export class WorkerHandle {
   }
 }
 
-async function closeOpen({ inner, redis }: OpenWorker, limitMs: number): Promise<CloseReport> {
+async function closeOpen({ inner, redis }: OpenWorker, options: CloseOptions): Promise<CloseReport> {
   try {
-    return await inner.close({ limitMs });
+    return await inner.close(options);
   } finally {
     redis.disconnect();
   }

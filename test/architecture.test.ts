@@ -28,7 +28,7 @@ const TABLE: Readonly<Record<string, Row>> = {
   "src/batch": { rooms: ["src/domain"], packages: ["fastest-levenshtein", "re2js", "zod"] },
   "src/session": { rooms: ["src/domain"], packages: ["zod"] },
   "src/redis": { rooms: ["src/domain"], packages: ["ioredis", "zod"] },
-  "src/simulator": { rooms: ["src/domain"], packages: ["zod"] },
+  "src/simulator": { rooms: ["src/domain", "src/process"], packages: ["@hono/node-server", "hono", "zod"] },
   "src/http": { rooms: ["src/domain", "src/telemetry"], packages: ["zod"] },
   "src/cli": {
     rooms: EVERY,
@@ -36,7 +36,7 @@ const TABLE: Readonly<Record<string, Row>> = {
   },
   // The schemas of the adapters' own config entries stand with the adapters, the words for what is wrong with a value with the input.
   "src/config.ts": {
-    rooms: ["src/agents", "src/batch", "src/domain"],
+    rooms: ["src/agents", "src/batch", "src/domain", "src/simulator"],
     packages: ["jiti", "lilconfig", "zod"],
   },
   "src/app.ts": { rooms: EVERY, packages: ["ioredis", "zod"] },
@@ -60,7 +60,16 @@ const TABLE: Readonly<Record<string, Row>> = {
     packages: [],
   },
   workers: {
-    rooms: ["src/agent", "src/agents", "src/config.ts", "src/domain", "src/process", "src/redis", "src/telemetry"],
+    rooms: [
+      "src/agent",
+      "src/agents",
+      "src/config.ts",
+      "src/domain",
+      "src/process",
+      "src/redis",
+      "src/simulator",
+      "src/telemetry",
+    ],
     packages: ["jiti", "zod"],
   },
 };

@@ -36,6 +36,8 @@ export async function checkLane(redis: Redis, lane: string): Promise<string[]> {
   }
   const open = turns.filter(({ row }) => row["open"] !== "").map(({ id, row }) => `${id}#${row["attempt"]}`);
   differ("leases", (await members(laneKey(lane, "leases"))).toSorted(), open.toSorted());
+  const expiring = turns.filter(({ row }) => row["expiresAt"] !== undefined).map(({ id }) => id);
+  differ("index of expiry", (await members(laneKey(lane, "expiry"))).toSorted(), expiring.toSorted());
   for (const turn of turns) checkTurn(turn, differ);
   for (const batch of distinct(turns, "batch"))
     await checkBatch(
@@ -106,6 +108,14 @@ function checkTurn({ id, row, attempts, numbers }: Turn, differ: Differ): void {
     Number(row["crashed"]),
     attempts.filter(({ status }) => isCrashed(status)).length,
   );
+  // Nothing follows a cancel: whoever has the attempt settles the turn, and without one it was settled at once.
+  differ(
+    `${id} was cancelled and waits`,
+    row["cancelAt"] !== undefined && !running && row["state"] !== "settled",
+    false,
+  );
+  const started = row["startedAt"] !== undefined || row["state"] === "settled";
+  differ(`${id} was started and expires`, started && row["expiresAt"] !== undefined, false);
   differ(`outcome of ${id}`, Outcome.safeParse(row["outcome"]).success, row["state"] === "settled");
 }
 
@@ -120,20 +130,17 @@ async function checkBatch(
   const number = (field: string): number => Number(found[field] ?? 0);
   const share = (field: string, value: string): number => turns.filter(({ row }) => row[field] === value).length;
   const say = (what: string): string => `${what} of batch ${batch}`;
-  differ(say("turns"), number("turns"), turns.length);
-  for (const state of TurnState.options) differ(say(state), number(`s:${state}`), share("state", state));
-  for (const outcome of Outcome.options) differ(say(outcome), number(`o:${outcome}`), share("outcome", outcome));
-  differ(say("scored"), number("scored"), share("scored", "1"));
-  differ(say("passed"), number("passed"), share("passed", "1"));
-  const attempts = turns.flatMap((turn) => turn.attempts);
-  differ(say("attempts"), number("attempts"), attempts.length);
-  differ(say("crashed attempts"), number("crashed"), attempts.filter(({ status }) => isCrashed(status)).length);
-  const usages = attempts.flatMap(({ usage, late }): Usage[] => (late === undefined ? [usage] : [usage, late]));
-  for (const field of USAGE_FIELDS) {
-    differ(say(field), round(number(`u:${field}`)), round(usages.reduce((sum, usage) => sum + (usage[field] ?? 0), 0)));
-  }
-  for (const known of ["reported", "partial", "unknown"])
-    differ(say(known), number(`known:${known}`), usages.filter((usage) => usage.known === known).length);
+  // The counts hold what retention has removed.
+  const retired = number("retired");
+  const states = (state: TurnState): number => share("state", state) + (state === "settled" ? retired : 0);
+  const flagged = (field: string): number => share(field, "1") + number(`r:${field}`);
+  differ(say("turns"), number("turns"), turns.length + retired);
+  for (const state of TurnState.options) differ(say(state), number(`s:${state}`), states(state));
+  for (const outcome of Outcome.options)
+    differ(say(outcome), number(`o:${outcome}`), share("outcome", outcome) + number(`r:${outcome}`));
+  differ(say("scored"), number("scored"), flagged("scored"));
+  differ(say("passed"), number("passed"), flagged("passed"));
+  if (retired === 0) checkSpend(turns, number, say, differ);
   differ(
     say("index"),
     (await redis.zrange(laneKey(lane, "batchTurns", batch), "0", "-1")).toSorted(),
@@ -146,6 +153,23 @@ async function checkBatch(
     settled.toSorted(),
   );
   differ(say("entry in the list of batches"), (await redis.zscore(laneKey(lane, "batches"), batch)) === null, false);
+}
+
+function checkSpend(
+  turns: readonly Turn[],
+  number: (field: string) => number,
+  say: (what: string) => string,
+  differ: Differ,
+): void {
+  const attempts = turns.flatMap((turn) => turn.attempts);
+  differ(say("attempts"), number("attempts"), attempts.length);
+  differ(say("crashed attempts"), number("crashed"), attempts.filter(({ status }) => isCrashed(status)).length);
+  const usages = attempts.flatMap(({ usage, late }): Usage[] => (late === undefined ? [usage] : [usage, late]));
+  for (const field of USAGE_FIELDS) {
+    differ(say(field), round(number(`u:${field}`)), round(usages.reduce((sum, usage) => sum + (usage[field] ?? 0), 0)));
+  }
+  for (const known of ["reported", "partial", "unknown"])
+    differ(say(known), number(`known:${known}`), usages.filter((usage) => usage.known === known).length);
 }
 
 function round(value: number): number {

@@ -9,10 +9,10 @@ import type { EventBody, TurnEvent } from "../src/domain/turn-event.ts";
 import { outcomeOf } from "../src/domain/turn-result.ts";
 import type { Usage } from "../src/domain/usage.ts";
 import { jobId, laneKey, laneTag } from "../src/ledger/keys.ts";
-import type { AttemptClose, AttemptSettle, Begun, LaneLedger, TurnFacts } from "../src/ledger/ledger.ts";
+import type { AttemptClose, AttemptSettle, Begun, LaneLedger, TurnFacts, Unrun } from "../src/ledger/ledger.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "../src/ledger/lease-settings.ts";
 import { redisLedger } from "../src/ledger/redis-ledger.ts";
-import { buildResult, closedAttempt } from "../src/queue/build-result.ts";
+import { buildResult, buildUnrunResult, closedAttempt } from "../src/queue/build-result.ts";
 import { contentHash } from "../src/queue/content-hash.ts";
 import { LaneSet, type Lane } from "../src/queue/lane-set.ts";
 import { submitChunk } from "../src/queue/submit-chunk.ts";
@@ -202,6 +202,14 @@ export function closing(facts: TurnFacts, record: TurnRecord, more: Partial<Atte
     tail: events,
     ...more,
   };
+}
+
+/** What a cancel hands to its script. */
+export function unrun(facts: TurnFacts, more: Partial<Unrun> = {}): Unrun {
+  const { how = "cancelled", reason = "nobody wants it" } = more;
+  const { rev, request } = facts;
+  const result = buildUnrunResult({ facts, how, reason, endedAt: 3000 });
+  return { turn: request.id, how, nonce: randomUUID(), reason, rev, result, ...more };
 }
 
 /** What a worker hands to the script settle. */

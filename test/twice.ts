@@ -32,10 +32,11 @@ export function executeTwice(redis: Redis, tag: string): void {
   }
 }
 
-/** What `wait` answers is the time that is left: it shrinks. */
+/** What `wait` and `gate` answer is the time that is left: it shrinks. */
 function withoutClock(name: ScriptName, answer: unknown): unknown {
   const kind: unknown = Array.isArray(answer) ? answer[0] : undefined;
-  return name === "begin" && Buffer.isBuffer(kind) && kind.toString() === "wait" ? "wait" : answer;
+  const text = name === "begin" && Buffer.isBuffer(kind) ? kind.toString() : "";
+  return text === "wait" || text === "gate" ? text : answer;
 }
 
 /** A renewal is the only script whose second execution may write: later instants. */

@@ -29,6 +29,8 @@ export interface AttemptOrder {
   readonly start: StartOptions;
   /** Gets a stream in which everything is closed. Must not throw; what it throws is ignored. */
   readonly onEvent: (event: EventBody) => void;
+  /** Called once when the attempt is killed. Must not throw. */
+  readonly onKill?: ((reason: KillReason) => void) | undefined;
   /** The machine's clock unless given. */
   readonly clock?: Clock | undefined;
 }
@@ -149,6 +151,7 @@ class Attempt {
     }
     if (this.#killed !== undefined) return;
     this.#killed = reason;
+    this.#order.onKill?.(reason);
     const { timeoutMs } = this.#order.request.limits;
     const error =
       reason === "timeout"

@@ -54,7 +54,11 @@ export function normalizeThrown(thrown: unknown): Failure {
 /** A failure as an agent may say it: one that is the worker's alone becomes `agent_error`. */
 export function agentFailure(said: Failure): Failure {
   if (!NOT_FOR_AGENTS.has(said.code))
-    return failure(said.code, said.message, { retryable: said.retryable, cause: said.cause });
+    return failure(said.code, said.message, {
+      retryable: said.retryable,
+      retryAt: said.retryAt,
+      cause: said.cause,
+    });
   return failure("agent_error", said.message, { retryable: said.retryable, cause: said.cause });
 }
 
@@ -69,7 +73,8 @@ function fromFields(thrown: unknown): Failure | undefined {
   const code = FailureCode.safeParse(thrown.code).data;
   if (code === undefined || NOT_FOR_AGENTS.has(code)) return undefined;
   const retryable = "retryable" in thrown && typeof thrown.retryable === "boolean" ? thrown.retryable : undefined;
-  return failure(code, messageOf(thrown), { retryable, cause: causeOf(thrown) });
+  const retryAt = "retryAt" in thrown && typeof thrown.retryAt === "number" ? thrown.retryAt : undefined;
+  return failure(code, messageOf(thrown), { retryable, retryAt, cause: causeOf(thrown) });
 }
 
 function causeOf(thrown: unknown): unknown {

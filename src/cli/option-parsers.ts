@@ -48,6 +48,19 @@ function fileName(text: string): string {
   return text;
 }
 
+function portNumber(text: string): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || number > 65_535) throw new InvalidArgumentError("It must be a port from 0 to 65535.");
+  return number;
+}
+
+function seedNumber(text: string): number {
+  const number = Number(text);
+  if (!/^-?\d+$/.test(text) || !Number.isSafeInteger(number))
+    throw new InvalidArgumentError("It must be a whole number.");
+  return number;
+}
+
 /** Adds to a list: for options that may be given more than once. */
 function repeated(text: string, before: readonly string[] | undefined): readonly string[] {
   return [...(before ?? []), name(text)];
@@ -79,6 +92,13 @@ export const OPTIONS = {
       fileName,
     ),
   lane: (meaning: string) => new Option("--lane <name>", meaning).argParser(name),
+  /** Of a simulated model. */
+  simulated: {
+    accuracy: () => new Option("--accuracy <p>", "share of right answers (0.8 unless given)").argParser(share),
+    port: () => new Option("--port <n>", "where to listen; 0 is a free port").argParser(portNumber).default(0),
+    seed: () => new Option("--seed <n>", "what answers and faults are drawn from").argParser(seedNumber),
+    model: () => new Option("--model <name>", "a model's name; give it again for more").argParser(repeated),
+  },
   json: () => new Option("--json", "one JSON object per line on stdout, and nothing else"),
   quiet: () => new Option("--quiet", "no progress and no hints"),
 } as const;

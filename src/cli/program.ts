@@ -8,6 +8,7 @@ import { addResults, results } from "./commands/results.ts";
 import { addRetry, retry } from "./commands/retry.ts";
 import { addRun, run } from "./commands/run.ts";
 import { addShow, show } from "./commands/show.ts";
+import { addSimulate, simulate } from "./commands/simulate.ts";
 import { addSubmit, submit } from "./commands/submit.ts";
 import { addWork, work } from "./commands/work.ts";
 import type { CommandContext } from "./context.ts";
@@ -55,6 +56,7 @@ Redis: REDIS_URL, else an embedded one in .turnq of this folder. Next: turnq run
   addShow(program, one(show));
   addRetry(program, one(retry));
   addRedis(program, none(redis));
+  addSimulate(program, none(simulate));
   addDoctor(program, none(doctor));
   await program.parseAsync([...argv], { from: "user" });
   return chosen;

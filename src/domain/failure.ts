@@ -29,6 +29,11 @@ export interface Failure {
   readonly code: FailureCode;
   readonly message: string;
   readonly retryable: boolean;
+  /**
+   * Epoch ms by the clock of the machine that says it: when a provider that refuses may be asked
+   * again. Only rate_limited, overloaded and quota_exhausted heed it, for at most a day.
+   */
+  readonly retryAt?: number | undefined;
   readonly cause?: Failure | { readonly message: string } | undefined;
 }
 const Cause: z.ZodType<{ readonly message: string }> = z.looseObject({ message: z.string() });
@@ -36,6 +41,7 @@ export const Failure: z.ZodType<Failure> = z.object({
   code: FailureCode,
   message: z.string(),
   retryable: z.boolean(),
+  retryAt: z.number().optional(),
   cause: Cause.optional(),
 });
 
@@ -76,7 +82,7 @@ export const FAILURE_MESSAGE_MAX = 4000;
 export function failure(
   code: FailureCode,
   message: string,
-  options: { retryable?: boolean | undefined; cause?: unknown } = {},
+  options: { retryable?: boolean | undefined; retryAt?: number | undefined; cause?: unknown } = {},
 ): Failure {
   const then = FAILURE_POLICY[code].then;
   const cause =
@@ -85,6 +91,7 @@ export function failure(
     code,
     message: cutText(message, FAILURE_MESSAGE_MAX),
     retryable: options.retryable ?? (then !== "end" && then !== "retry_if_retryable"),
+    ...(options.retryAt === undefined || !Number.isFinite(options.retryAt) ? {} : { retryAt: options.retryAt }),
     ...(cause === undefined ? {} : { cause }),
   });
 }

@@ -12,12 +12,13 @@ export type Move = "wake" | "begin" | "stop" | "back_off" | "hand_back" | "settl
  * make these transitions and no others; a test drives each script from every state against it.
  */
 export const TRANSITIONS: Readonly<Record<TurnState, Readonly<Partial<Record<Move, readonly TurnState[]>>>>> = {
-  delayed: { begin: ["running"], settle: ["settled"] },
+  delayed: { wake: ["waiting"], begin: ["running"], settle: ["settled"] },
   waiting: { begin: ["running"], settle: ["settled"] },
-  parked: { wake: ["waiting"], begin: ["running"], settle: ["settled"] },
+  parked: { wake: ["waiting", "delayed"], begin: ["running"], settle: ["settled"] },
   running: { stop: ["stopping"], back_off: ["delayed"], hand_back: ["waiting"], settle: ["settled"] },
+  // Nothing follows a cancel: only what a shutdown stops goes on.
   stopping: { back_off: ["delayed"], hand_back: ["waiting"], settle: ["settled"] },
-  settled: { retry: ["waiting", "parked", "delayed"] },
+  settled: { retry: ["waiting", "parked"] },
 };
 
 /** The states that a turn may be submitted into. */

@@ -1,5 +1,5 @@
 import { decode } from "./codec.ts";
-import type { Begun, ClosedAttempt, TurnFacts } from "./ledger.ts";
+import type { Begun, Cancelling, ClosedAttempt, TurnFacts } from "./ledger.ts";
 import type { Message } from "../domain/message.ts";
 import { TurnqError, messageOf } from "../domain/error.ts";
 import { UNKNOWN_USAGE, Usage } from "../domain/usage.ts";
@@ -23,10 +23,13 @@ export function begunOf(turn: string, answer: unknown): Begun {
     case "stray":
     case "nolock":
       return { kind: text(kind) as "stray" | "nolock" };
+    case "expired":
+      return { kind: "expired" };
     case "settled":
       return { kind: "settled", generation: Number(rest[0]) };
     case "wait":
-      return { kind: "wait", ms: Number(rest[0]) };
+    case "gate":
+      return { kind: text(kind) as "wait" | "gate", ms: Number(rest[0]) };
     case "park":
       return { kind: "park", session: text(rest[0]) };
     case "lost":
@@ -40,10 +43,10 @@ export function begunOf(turn: string, answer: unknown): Begun {
 
 function run(turn: string, rest: Reply[]): Begun {
   const [attempt, ...facts] = rest;
-  const [request, attempts, iteration, messages] = facts.slice(8);
+  const [request, attempts, iteration, messages] = facts.slice(ROW_FACTS.length);
   const plain = factsOf(
     turn,
-    facts.slice(0, 8).map(text),
+    facts.slice(0, ROW_FACTS.length).map(text),
     Buffer.isBuffer(request) ? request : null,
     list(attempts).map(text),
   );
@@ -55,6 +58,12 @@ function run(turn: string, rest: Reply[]): Begun {
     iteration: Number(iteration),
     history: history.value ?? [],
   };
+}
+
+/** Reads what cancel answered. */
+export function cancellingOf(answer: unknown): Cancelling {
+  const [kind, attempt, announces] = answer as [Cancelling["kind"], number?, string?];
+  return kind === "lost" ? { kind, attempt: Number(attempt), announces: announces === "1" } : { kind };
 }
 
 function messagesIn(bytes: Reply, turn: string): Message[] {
@@ -70,17 +79,28 @@ function readable<T>(read: () => T): { readonly value?: T; readonly problem?: st
   }
 }
 
-/**
- * The facts from the row's fields (generation, firstAttempt, spent, crashes, seq, rev, submittedAt,
- * startedAt), the stored request, and the hash of attempts as a flat list.
- */
+/** The fields of a row that are facts of the turn, in the order in which begin answers them. */
+export const ROW_FACTS = [
+  "generation",
+  "firstAttempt",
+  "spent",
+  "crashes",
+  "seq",
+  "rev",
+  "submittedAt",
+  "startedAt",
+  "cancelAt",
+  "cancelReason",
+] as const;
+
+/** The facts from the row's fields ({@link ROW_FACTS}), the stored request, and the hash of attempts as a flat list. */
 export function factsOf(
   turn: string,
   row: readonly (string | null)[],
   request: Buffer | null,
   attempts: readonly string[],
 ): TurnFacts {
-  const [generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt] = row.map(Number);
+  const [generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt, cancelAt] = row.map(Number);
   const stored = readable(() => {
     if (request === null) throw new TurnqError("corrupt", "the stored request is missing", { where: `turn ${turn}` });
     return decode("request", request, `turn ${turn}`);
@@ -96,6 +116,7 @@ export function factsOf(
     rev: rev ?? 0,
     submittedAt: submittedAt ?? 0,
     startedAt: startedAt ?? 0,
+    ...(cancelAt === undefined || cancelAt === 0 ? {} : { cancel: { reason: row[9] ?? "", requestedAt: cancelAt } }),
     attempts: closedAttempts(attempts),
   };
 }

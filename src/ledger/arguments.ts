@@ -1,7 +1,7 @@
 import { isCrashed } from "../domain/turn-record.ts";
 import { encode } from "./codec.ts";
 import { jobId } from "./keys.ts";
-import type { AttemptClose, AttemptSettle, NewTurn } from "./ledger.ts";
+import type { AttemptClose, AttemptSettle, NewTurn, Unrun } from "./ledger.ts";
 import { textOf } from "../domain/message.ts";
 import { cutText } from "../domain/text.ts";
 import type { TurnEvent } from "../domain/turn-event.ts";
@@ -60,6 +60,24 @@ export function settleArguments(settle: AttemptSettle, channel: string): Argumen
   ];
 }
 
+/** ARGV of the script cancel. */
+export function cancelArguments(unrun: Unrun, maxGapMs: number, settled: string, cancels: string): Argument[] {
+  const { turn, how, nonce, reason, by, rev, result } = unrun;
+  return [
+    turn,
+    how,
+    nonce,
+    reason,
+    by ?? "",
+    maxGapMs,
+    rev,
+    encode("result", result),
+    JSON.stringify(result.usage),
+    settled,
+    cancels,
+  ];
+}
+
 /** ARGV of the script submit. */
 export function submitArguments(nonce: string, turns: readonly NewTurn[]): Argument[] {
   const args: Argument[] = [nonce];
@@ -76,6 +94,9 @@ export function submitArguments(nonce: string, turns: readonly NewTurn[]): Argum
       request.batch?.epoch ?? "",
       cutText(textOf(request.input), PREVIEW_CHARS),
       request.labels === undefined ? "" : JSON.stringify(request.labels),
+      request.priority || "",
+      request.delayMs || "",
+      request.expiresInMs ?? "",
     );
   }
   return args;

@@ -36,6 +36,10 @@ export const KIND = {
   batches: "/batches",
   /** sorted set of `TURN#ATTEMPT` by the end of the lease */
   leases: "/leases",
+  /** sorted set: turns that were not started yet, by the instant at which they expire */
+  expiry: "/expiry",
+  /** string: the worker that does the lane's upkeep, for a while */
+  guard: "/guard",
   /** sorted set per state: turns by the instant they came into it */
   state: "/state:",
 } as const;
@@ -55,6 +59,11 @@ export function settledChannel(lane: string): string {
   return `${laneTag(lane)}/settled`;
 }
 
+/** Where workers hear which running turns they are to stop: the message is the turn's id. */
+export function cancelChannel(lane: string): string {
+  return `${laneTag(lane)}/cancel`;
+}
+
 /** Keys of the store as a whole. No script touches them. */
 export const STORE_KEYS = {
   /** set: the names of the lanes */
@@ -71,13 +80,35 @@ export function sessionLaneKey(session: string): string {
 }
 
 const INTEGER_LIKE = /^(-?\d+|NaN)$/;
+/** BullMQ's own keys of a queue, beside which it keeps each job under its id (a test holds them against BullMQ's). */
+const QUEUE_KEYS: ReadonlySet<string> = new Set([
+  "active",
+  "completed",
+  "de",
+  "delayed",
+  "events",
+  "failed",
+  "id",
+  "limiter",
+  "marker",
+  "meta",
+  "paused",
+  "pc",
+  "prioritized",
+  "priority",
+  "repeat",
+  "stalled",
+  "stalled-check",
+  "wait",
+  "waiting-children",
+]);
 
 /**
- * The id of a turn's BullMQ job. BullMQ refuses digits alone and most ids with `:`; neither `=`
- * nor `+` nor `~` can be in a turn's id. Generations after the first add `~2`, `~3` …
+ * The id of a turn's BullMQ job. BullMQ refuses digits alone and most ids with `:`, and a job named
+ * like one of its own keys would take that key's place; neither `=` nor `+` nor `~` can be in a turn's id. Generations after the first add `~2`, `~3` …
  */
 export function jobId(turn: string, generation = 1): string {
-  const encoded = (INTEGER_LIKE.test(turn) ? `=${turn}` : turn).replaceAll(":", "+");
+  const encoded = (INTEGER_LIKE.test(turn) || QUEUE_KEYS.has(turn) ? `=${turn}` : turn).replaceAll(":", "+");
   return generation === 1 ? encoded : `${encoded}~${generation}`;
 }
 

@@ -2,7 +2,7 @@ import type { AttemptSummary } from "../domain/turn-result.ts";
 import type { Message } from "../domain/message.ts";
 import type { Outcome, TurnResult, TurnStatus } from "../domain/turn-result.ts";
 import type { LeaseSettings } from "./lease-settings.ts";
-import type { Spends } from "../domain/failure.ts";
+import type { FailureCode, Spends } from "../domain/failure.ts";
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { TurnEvent } from "../domain/turn-event.ts";
@@ -35,6 +35,8 @@ export interface TurnFacts {
   readonly submittedAt: number;
   /** Start of this generation's first attempt. */
   readonly startedAt: number;
+  /** Set once somebody has cancelled the turn. */
+  readonly cancel?: { readonly reason: string; readonly requestedAt: number } | undefined;
   /** Closed attempts over all generations, in order. */
   readonly attempts: readonly ClosedAttempt[];
 }
@@ -57,8 +59,9 @@ export interface OpenedAttempt {
 /** The answer of begin. */
 export type Begun =
   | { readonly kind: "stray" | "nolock" }
+  | { readonly kind: "expired" }
   | { readonly kind: "settled"; readonly generation: number }
-  | { readonly kind: "wait"; readonly ms: number }
+  | { readonly kind: "wait" | "gate"; readonly ms: number }
   | { readonly kind: "park"; readonly session: string }
   | { readonly kind: "lost"; readonly attempt: number; readonly announces: boolean }
   | {
@@ -91,6 +94,42 @@ export interface AttemptSettle extends AttemptClose {
   readonly sessionMessages?: readonly Message[] | undefined;
 }
 
+/** A turn that is to end without another attempt, and its Result should none be open. */
+export interface Unrun {
+  readonly turn: string;
+  readonly how: "cancelled" | "expired";
+  /** Random per cancel: a resend is told from another one by it. */
+  readonly nonce: string;
+  readonly reason: string;
+  /** Who wants it. */
+  readonly by?: string | undefined;
+  readonly rev: number;
+  readonly result: TurnResult;
+}
+
+/** What became of it. */
+export type Cancelling =
+  /** `ended` by this call, `settled` before, `changed` since the Result was built, `requested` of the worker that runs it, `undue` to expire. */
+  | { readonly kind: "missing" | "ended" | "settled" | "changed" | "requested" | "undue" }
+  /** The attempt's worker is gone: close it, and the turn is settled. */
+  | { readonly kind: "lost"; readonly attempt: number; readonly announces: boolean };
+
+/** An open attempt, by name. */
+export interface OpenAttempt {
+  readonly turn: string;
+  readonly attempt: number;
+}
+
+/** A cancel as lists show it. `stopping`: the worker has told the attempt; `killed`: it did not stop within its grace. */
+export interface CancelView {
+  readonly reason: string;
+  readonly by?: string | undefined;
+  readonly phase: "requested" | "stopping" | "killed";
+  readonly requestedAt: number;
+  readonly stoppingAt?: number | undefined;
+  readonly killedAt?: number | undefined;
+}
+
 /** One row of a submit. */
 export interface NewTurn {
   readonly request: StoredRequest;
@@ -106,6 +145,8 @@ export interface TurnRow {
   readonly state: TurnState;
   readonly generation: number;
   readonly attempt: number;
+  /** Seq of the last event of the attempts that have ended; of a settled turn its very last. */
+  readonly seq: number;
   readonly job: string;
   readonly hash: string;
   readonly preview: string;
@@ -122,6 +163,11 @@ export interface TurnRow {
   readonly settledAt?: number | undefined;
   /** Start of the next attempt, in state delayed. */
   readonly nextAt?: number | undefined;
+  /** As it was submitted; absent for 0. */
+  readonly priority?: number | undefined;
+  /** When it expires unless it is started before; absent while it is parked, and for a turn that was started. */
+  readonly expiresAt?: number | undefined;
+  readonly cancel?: CancelView | undefined;
 }
 
 /** A batch's counts in one lane, or over lanes. */
@@ -133,6 +179,8 @@ export interface BatchCounts {
   readonly crashedAttempts: number;
   readonly scored: number;
   readonly passed: number;
+  /** Turns that retention has removed: their Results are gone, the counts hold them. */
+  readonly retired?: number | undefined;
   readonly usage: Usage;
 }
 
@@ -140,6 +188,35 @@ export interface BatchCounts {
 export interface SettledPage {
   readonly turns: readonly string[];
   readonly next: number;
+}
+
+/** What a provider allows a lane, over all workers. */
+export interface LaneLimits {
+  /** Model calls begun in any minute. */
+  readonly requestsPerMinute?: number | undefined;
+  /** Tokens used in any minute. They are known only afterwards: attempts that run at once may go beyond it together. */
+  readonly tokensPerMinute?: number | undefined;
+}
+
+/** An attempt that a provider refused for now. */
+export interface GateHit extends OpenAttempt {
+  /** Random per hit: a resend is told from another one by it. */
+  readonly nonce: string;
+  readonly reason: FailureCode;
+  /** How long until the provider may be asked again, ms; absent when it did not say. */
+  readonly afterMs?: number | undefined;
+  /** From 0 to 1, for the jitter. */
+  readonly random: number;
+}
+
+/** A lane's gate that is closed: nothing starts. */
+export interface ClosedGate {
+  /** When it opens, epoch ms by Redis's clock. */
+  readonly until: number;
+  /** The failure that closed it, or the lane's own limit. */
+  readonly reason: FailureCode | keyof LaneLimits;
+  /** Turns that wait for it. */
+  readonly waiting: number;
 }
 
 /**
@@ -152,16 +229,16 @@ export interface LaneLedger {
   begin(delivery: Delivery, worker: string, announces: boolean): Promise<Begun>;
   /** The facts anew, after settle answered `changed`. */
   facts(turn: string): Promise<TurnFacts>;
-  /** Which of these attempts are no longer current. */
+  /** Which of these attempts are no longer current, and which somebody has cancelled. */
   renew(
-    open: readonly { readonly turn: string; readonly attempt: number }[],
-  ): Promise<readonly { readonly turn: string; readonly attempt: number }[]>;
+    open: readonly OpenAttempt[],
+  ): Promise<{ readonly lost: readonly OpenAttempt[]; readonly cancelled: readonly OpenAttempt[] }>;
   /** False when the attempt is no longer current. */
   append(turn: string, attempt: number, events: readonly TurnEvent[]): Promise<boolean>;
   close(
     close: AttemptClose,
     next: { readonly state: "delayed" | "waiting"; readonly afterMs: number },
-  ): Promise<"closed" | "stale">;
+  ): Promise<"closed" | "stale" | "cancelled">;
   settle(settle: AttemptSettle): Promise<"settled" | "stale" | "changed">;
   /**
    * Books late spend of a closed attempt: `more` beyond its own usage and the late usage `before`
@@ -169,6 +246,16 @@ export interface LaneLedger {
    */
   bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage): Promise<boolean>;
   wake(sessions: readonly string[]): Promise<void>;
+  /** Settles a turn that nobody runs, or flags it for whoever does. */
+  cancel(unrun: Unrun): Promise<Cancelling>;
+  /** Closes the lane's gate: until the instant named, or for a time that doubles from wait to wait while nothing succeeds. */
+  closeGate(hit: GateHit): Promise<void>;
+  /** The gate, when it is closed. */
+  gate(): Promise<ClosedGate | undefined>;
+  /** Sets what the lane is limited to, for all workers; what is not named is not limited. */
+  limit(limits: LaneLimits): Promise<void>;
+  /** Notes how far the cancel of an open attempt has come, the first instant stands; or that it stops with its worker. */
+  notePhase(turn: string, attempt: number, phase: "stopping" | "killed"): Promise<void>;
 
   row(turn: string): Promise<TurnRow | undefined>;
   rows(turns: readonly string[]): Promise<readonly (TurnRow | undefined)[]>;
@@ -193,4 +280,6 @@ export interface LaneLedger {
   batchSettled(batch: string, after: number, limit: number): Promise<SettledPage>;
   /** Open attempts whose lease has ended: turns of workers that are away. */
   overdue(): Promise<number>;
+  /** Some turns whose time to be started is over: at most `limit`, the longest due first. */
+  expired(limit: number): Promise<readonly string[]>;
 }

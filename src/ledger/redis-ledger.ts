@@ -1,9 +1,9 @@
 import type { Redis } from "ioredis";
 import { decode } from "./codec.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
-import { laneKey, laneTag, settledChannel } from "./keys.ts";
-import { begunOf, factsOf } from "./answers.ts";
-import { closeArguments, settleArguments } from "./arguments.ts";
+import { cancelChannel, laneKey, laneTag, settledChannel } from "./keys.ts";
+import { begunOf, cancellingOf, factsOf, ROW_FACTS } from "./answers.ts";
+import { cancelArguments, closeArguments, settleArguments } from "./arguments.ts";
 import { batchCountsOf, rowOf } from "./rows.ts";
 import { unreadableRequest, unreadableResult } from "./unreadable.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
@@ -11,12 +11,18 @@ import type {
   AttemptClose,
   AttemptSettle,
   Begun,
+  Cancelling,
+  ClosedGate,
   Delivery,
+  GateHit,
+  LaneLimits,
   LaneLedger,
+  OpenAttempt,
   OpenedAttempt,
   SettledPage,
   TurnFacts,
   TurnRow,
+  Unrun,
 } from "./ledger.ts";
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
@@ -72,9 +78,8 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async facts(turn: string): Promise<TurnFacts> {
-    const names = ["generation", "firstAttempt", "spent", "crashes", "seq", "rev", "submittedAt", "startedAt"] as const;
     const [row, request, attempts] = await Promise.all([
-      this.#redis.hmget(this.#key("row", turn), ...names),
+      this.#redis.hmget(this.#key("row", turn), ...ROW_FACTS),
       this.#redis.getBuffer(this.#key("request", turn)),
       this.#redis.hgetall(this.#key("attempts", turn)),
     ]);
@@ -82,11 +87,12 @@ class RedisLaneLedger implements LaneLedger {
     return factsOf(turn, row, request, Object.entries(attempts).flat());
   }
 
-  async renew(open: readonly { readonly turn: string; readonly attempt: number }[]) {
+  async renew(open: readonly OpenAttempt[]) {
     const pairs = open.flatMap(({ turn, attempt }) => [turn, attempt]);
     const { leaseMs, maxGapMs, graceMs } = this.leases;
-    const lost = (await this.#run("renew", [leaseMs, maxGapMs, graceMs, ...pairs])) as number[];
-    return lost.flatMap((place) => open[place - 1] ?? []);
+    const answer = (await this.#run("renew", [leaseMs, maxGapMs, graceMs, ...pairs])) as [number[], number[]];
+    const [lost, cancelled] = answer.map((places) => places.flatMap((place) => open[place - 1] ?? []));
+    return { lost: lost ?? [], cancelled: cancelled ?? [] };
   }
 
   async append(turn: string, attempt: number, events: readonly TurnEvent[]): Promise<boolean> {
@@ -95,7 +101,7 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async close(close: AttemptClose, next: { readonly state: "delayed" | "waiting"; readonly afterMs: number }) {
-    return (await this.#run("close", closeArguments(close, next))) as "closed" | "stale";
+    return (await this.#run("close", closeArguments(close, next))) as "closed" | "stale" | "cancelled";
   }
 
   async settle(settle: AttemptSettle) {
@@ -115,6 +121,39 @@ class RedisLaneLedger implements LaneLedger {
     await this.#run("wake", sessions);
   }
 
+  async cancel(unrun: Unrun): Promise<Cancelling> {
+    const channels = [settledChannel(this.lane), cancelChannel(this.lane)] as const;
+    return cancellingOf(await this.#run("cancel", cancelArguments(unrun, this.leases.maxGapMs, ...channels)));
+  }
+
+  async closeGate({ turn, attempt, nonce, reason, afterMs, random }: GateHit): Promise<void> {
+    await this.#run("gate", [turn, attempt, nonce, reason, afterMs ?? "", random]);
+  }
+
+  async gate(): Promise<ClosedGate | undefined> {
+    const [[until, reason], now, waiting] = await Promise.all([
+      this.#redis.hmget(this.#key("lane"), "gateUntil", "gateReason"),
+      this.#now(),
+      this.#redis.zcard(this.#key("state", "waiting")),
+    ]);
+    if (Number(until ?? 0) <= now) return undefined;
+    return { until: Number(until), reason: reason as ClosedGate["reason"], waiting };
+  }
+
+  async limit({ requestsPerMinute, tokensPerMinute }: LaneLimits): Promise<void> {
+    const lane = this.#key("lane");
+    const set = Object.entries({ requestsPerMinute, tokensPerMinute });
+    await Promise.all(
+      set.map(([field, value]) =>
+        value === undefined ? this.#redis.hdel(lane, field) : this.#redis.hset(lane, field, value),
+      ),
+    );
+  }
+
+  async notePhase(turn: string, attempt: number, phase: "stopping" | "killed"): Promise<void> {
+    await this.#run("phase", [turn, attempt, `${phase}At`]);
+  }
+
   async row(turn: string): Promise<TurnRow | undefined> {
     return rowOf(this.lane, turn, await this.#redis.hgetall(this.#key("row", turn)));
   }
@@ -125,6 +164,8 @@ class RedisLaneLedger implements LaneLedger {
     const replies = (await pipeline.exec()) ?? [];
     return turns.map((turn, i) => {
       const [error, fields] = replies[i] ?? [new Error("no reply")];
+      // A row that is no hash any more must not hide the others.
+      if (error?.message.startsWith("WRONGTYPE") === true) return undefined;
       if (error !== null) throw error;
       return rowOf(this.lane, turn, fields as Record<string, string>);
     });
@@ -220,10 +261,18 @@ class RedisLaneLedger implements LaneLedger {
     return { turns, next: turns.length === 0 ? after : Number(pairs.at(-1)) };
   }
 
-  async overdue(): Promise<number> {
+  /** Epoch ms by Redis's own clock. */
+  async #now(): Promise<number> {
     const [seconds, micros] = await this.#redis.time();
-    const now = Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
-    return this.#redis.zcount(this.#key("leases"), "-inf", now);
+    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  }
+
+  async overdue(): Promise<number> {
+    return this.#redis.zcount(this.#key("leases"), "-inf", await this.#now());
+  }
+
+  async expired(limit: number): Promise<readonly string[]> {
+    return this.#redis.zrange(this.#key("expiry"), "-inf", String(await this.#now()), "BYSCORE", "LIMIT", 0, limit);
   }
 }
 

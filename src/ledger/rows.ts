@@ -1,7 +1,7 @@
 import { TurnState } from "../domain/lifecycle.ts";
 import { Outcome, TurnStatus } from "../domain/turn-result.ts";
 import { UNKNOWN_USAGE, USAGE_FIELDS, Usage } from "../domain/usage.ts";
-import type { BatchCounts, TurnRow } from "./ledger.ts";
+import type { BatchCounts, CancelView, TurnRow } from "./ledger.ts";
 
 function optionalNumber(value: string | undefined): number | undefined {
   return value === undefined || value === "" ? undefined : Number(value);
@@ -22,6 +22,7 @@ export function rowOf(lane: string, id: string, fields: Readonly<Record<string, 
     state: state.data,
     generation: Number(fields["generation"]),
     attempt: Number(fields["attempt"]),
+    seq: Number(fields["seq"] ?? 0),
     job: fields["job"] ?? "",
     hash: fields["hash"] ?? "",
     preview: fields["preview"] ?? "",
@@ -37,6 +38,24 @@ export function rowOf(lane: string, id: string, fields: Readonly<Record<string, 
     startedAt: optionalNumber(fields["startedAt"]),
     settledAt: optionalNumber(fields["settledAt"]),
     nextAt: optionalNumber(fields["nextAt"]),
+    priority: optionalNumber(fields["priority"]),
+    expiresAt: optionalNumber(fields["expiresAt"]),
+    cancel: cancelOf(fields),
+  };
+}
+
+function cancelOf(fields: Readonly<Record<string, string>>): CancelView | undefined {
+  const requestedAt = optionalNumber(fields["cancelAt"]);
+  if (requestedAt === undefined) return undefined;
+  const stoppingAt = optionalNumber(fields["stoppingAt"]);
+  const killedAt = optionalNumber(fields["killedAt"]);
+  return {
+    reason: fields["cancelReason"] ?? "",
+    by: optionalText(fields["cancelBy"]),
+    phase: killedAt !== undefined ? "killed" : stoppingAt !== undefined ? "stopping" : "requested",
+    requestedAt,
+    stoppingAt,
+    killedAt,
   };
 }
 
@@ -73,6 +92,7 @@ export function batchCountsOf(fields: Readonly<Record<string, string>>): BatchCo
     crashedAttempts: number("crashed"),
     scored: number("scored"),
     passed: number("passed"),
+    ...(number("retired") === 0 ? {} : { retired: number("retired") }),
     usage,
   };
 }

@@ -5,7 +5,30 @@ import { KIND } from "./keys.ts";
 const FOLDER = new URL("./scripts/", import.meta.url);
 
 /** Names of the scripts, as their files are called without `-KEYS.lua`. */
-export const SCRIPT_NAMES = ["submit", "wake", "begin", "renew", "append", "close", "settle", "late", "retry"] as const;
+export const SCRIPT_NAMES = [
+  "submit",
+  "wake",
+  "begin",
+  "renew",
+  "append",
+  "close",
+  "settle",
+  "late",
+  "retry",
+  "cancel",
+  "phase",
+  "gate",
+  "guard",
+  "scan",
+  "clear",
+  "mend",
+  "upkeep",
+  "aged",
+  "retire",
+  "audit",
+  "recount",
+  "forget",
+] as const;
 export type ScriptName = (typeof SCRIPT_NAMES)[number];
 
 /** The name under which a script is defined on a connection: apart from BullMQ's and ioredis's own. */

@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 
 /** The processes that turnq starts from its own package. */
-export type EntryName = "supervisor" | "turn-runner";
+export type EntryName = "supervisor" | "turn-runner" | "simulator";
 
 /**
  * Where an entry point of `workers/` is, as a path. Run from the sources (in tests) it is the

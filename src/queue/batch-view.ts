@@ -140,6 +140,7 @@ function addCounts(a: BatchCounts, b: BatchCounts): BatchCounts {
     crashedAttempts: a.crashedAttempts + b.crashedAttempts,
     scored: a.scored + b.scored,
     passed: a.passed + b.passed,
+    ...(a.retired === undefined && b.retired === undefined ? {} : { retired: (a.retired ?? 0) + (b.retired ?? 0) }),
     usage: addUsage(a.usage, b.usage),
   };
 }

@@ -6,22 +6,19 @@ import { endedWell, type TurnRecord } from "../domain/turn-record.ts";
 export type Decision =
   | { readonly kind: "settle"; readonly spends: Spends }
   | { readonly kind: "retry"; readonly afterMs: number; readonly spends: Spends }
-  | { readonly kind: "hand_back"; readonly spends: Spends };
+  | { readonly kind: "hand_back"; readonly spends: Spends }
+  /** As `hand_back`, but the lane's gate is closed first. */
+  | { readonly kind: "gate"; readonly spends: Spends };
 
 export interface Budget {
   readonly retry: Retry;
   /** Attempts and crashes that the generation had spent before this attempt. */
   readonly spent: number;
   readonly crashes: number;
-  /** Attempts of the generation before this one, whatever they spent. */
-  readonly attempts: number;
   /** Start of the generation's first attempt, epoch ms. */
   readonly startedAt: number;
 }
 
-/** How long a turn waits that met a limit of its provider which named no instant, in ms: doubled each time, up to the second. */
-const GATE_MS = 5000;
-const GATE_MAX_MS = 60_000;
 /** A turn that has met nothing but such limits for so long ends with that failure, in ms. */
 const GATED_MAX_MS = 24 * 3_600_000;
 
@@ -45,10 +42,8 @@ export function decide(record: TurnRecord, budget: Budget, random: () => number)
   }
 }
 
-function gate(record: TurnRecord, { spent, crashes, attempts, startedAt }: Budget, spends: Spends): Decision {
-  if (record.endedAt - startedAt >= GATED_MAX_MS) return { kind: "settle", spends };
-  const gated = Math.max(0, attempts - spent - crashes);
-  return { kind: "retry", afterMs: Math.min(GATE_MAX_MS, GATE_MS * 2 ** Math.min(gated, 10)), spends };
+function gate(record: TurnRecord, { startedAt }: Budget, spends: Spends): Decision {
+  return { kind: record.endedAt - startedAt >= GATED_MAX_MS ? "settle" : "gate", spends };
 }
 
 function allowsAnother(failure: Failure, then: string, record: TurnRecord, { retry, spent, crashes }: Budget): boolean {

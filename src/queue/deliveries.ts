@@ -9,9 +9,10 @@ import { finishAttempt, type AttemptEvents, type EndedAttempt, type Finished } f
 import type { LaneQueue } from "./lane-set.ts";
 import { placed, rebuildLost } from "./lost-attempt.ts";
 import { untilAnswered } from "./patience.ts";
+import { EXPIRED, settleUnrun } from "./cancel.ts";
 import { runBegun } from "./run-attempt.ts";
 import { parkedMs } from "./submit-chunk.ts";
-import type { Slots } from "./slots.ts";
+import type { Release } from "./slots.ts";
 import { TurnFailed, dataWithCrashed, tell } from "./tell.ts";
 import type { LaneContext } from "./worker-context.ts";
 
@@ -25,16 +26,19 @@ const STRAY = { v: 1, stray: true, note: "no turn of this job is stored, or anot
 /** How BullMQ's backend moves jobs; the part that deliveries use. */
 type Moves = Pick<LaneQueue["backend"], "moveToDelayed">;
 
+/** Gives the slot of a job that was fetched; undefined when there will be none. */
+type Claim = (token: string) => Promise<Release | undefined>;
+
 /** Handles the deliveries of one lane's jobs: from what begin answers to what BullMQ is told. */
 export class Deliveries {
   readonly #lane: LaneContext;
-  readonly #slots: Slots;
+  readonly #claim: Claim;
   readonly #moves: Moves;
   readonly #here = new Map<string, Promise<void>>();
 
-  constructor(lane: LaneContext, slots: Slots, moves: Moves) {
+  constructor(lane: LaneContext, claim: Claim, moves: Moves) {
     this.#lane = lane;
-    this.#slots = slots;
+    this.#claim = claim;
     this.#moves = moves;
   }
 
@@ -43,9 +47,9 @@ export class Deliveries {
    * job that goes on later, and the turn's failure for a failed job.
    */
   async process(job: Job, token: string): Promise<TurnResult | typeof STRAY> {
-    const release = await this.#slots.take();
+    const release = await this.#claim(token);
     try {
-      if (this.#lane.worker.closing.aborted) return await this.#handBack(job, token);
+      if (release === undefined || this.#lane.worker.closing.aborted) return await this.#handBack(job, token);
       return await this.#alone(turnOfJob(job.id ?? ""), () => this.#deliver(job, token));
     } catch (error) {
       if (error instanceof DelayedError || error instanceof WaitingError || error instanceof TurnFailed) throw error;
@@ -56,7 +60,7 @@ export class Deliveries {
       );
       throw new WaitingError();
     } finally {
-      release();
+      release?.();
     }
   }
 
@@ -89,6 +93,10 @@ export class Deliveries {
         worker.log,
         worker.givenUp,
       );
+      if (begun.kind === "expired") {
+        await this.#expire(delivery.turn);
+        continue;
+      }
       if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
       const finished = await this.#closeLost(delivery.turn, begun);
       if (finished.kind === "later")
@@ -108,7 +116,7 @@ export class Deliveries {
     job: Job,
     token: string,
     turn: string,
-    begun: Exclude<Begun, { kind: "lost" }>,
+    begun: Exclude<Begun, { kind: "lost" | "expired" }>,
   ): Promise<TurnResult | typeof STRAY> {
     switch (begun.kind) {
       case "stray":
@@ -118,6 +126,8 @@ export class Deliveries {
         throw new WaitingError();
       case "wait":
         return this.#later(job, token, begun.ms);
+      case "gate":
+        return this.#handBack(job, token);
       case "park":
         await this.#park(job, token, begun.session);
         throw new DelayedError();
@@ -160,6 +170,12 @@ export class Deliveries {
     const [result] = await untilAnswered(() => ledger.results([{ turn, generation }]), worker.log, worker.givenUp);
     if (result === undefined) throw new Error(`the Result of turn ${turn}, generation ${generation}, is missing`);
     return tell(job, result, await this.#crashedData(turn));
+  }
+
+  /** Settles a turn that was not started in time, by whoever is first; the next begin says so. */
+  async #expire(turn: string): Promise<void> {
+    const { ledger, worker } = this.#lane;
+    await untilAnswered(() => settleUnrun(ledger, turn, EXPIRED), worker.log, worker.givenUp);
   }
 
   /** Closes an attempt whose worker is gone. Any answer leads to another begin, but a back-off. */

@@ -19,7 +19,14 @@ const Published = z.object({
   abilities: z.custom<AgentAbilities>((value) => typeof value === "object" && value !== null),
   limits: LimitsInput.optional(),
   retry: RetryInput.optional(),
+  /** When it was published last, epoch ms. */
+  at: z.number().optional(),
 });
+
+/** How often a worker publishes its agents anew, in ms. */
+const PUBLISH_EVERY_MS = 60_000;
+/** An agent that nobody has published for so long is known no more, in ms. */
+const KNOWN_MS = 7 * 86_400_000;
 
 /** Most names in a message. */
 const NAMES_SHOWN = 20;
@@ -30,6 +37,7 @@ export class Directory {
   readonly #suggest: (word: string, known: readonly string[]) => string;
   readonly #own: ReadonlyMap<string, KnownAgent>;
   #published = new Map<string, KnownAgent>();
+  #publishedAt = 0;
 
   /** `suggest` gives the known word that was probably meant, as a remark with a blank before it, or "". */
   constructor(redis: Redis, own: readonly KnownAgent[], suggest: (word: string, known: readonly string[]) => string) {
@@ -41,11 +49,26 @@ export class Directory {
   /** Tells producers without a configuration what this worker runs. */
   async publish(agents: readonly KnownAgent[]): Promise<void> {
     if (agents.length === 0) return;
+    const at = Date.now();
     const fields = agents.map(
       ({ name, lane, kind, abilities, limits, retry }) =>
-        [name, JSON.stringify({ name, lane, kind, abilities, limits, retry })] as const,
+        [name, JSON.stringify({ name, lane, kind, abilities, limits, retry, at })] as const,
     );
     await this.#redis.hset(STORE_KEYS.agents, Object.fromEntries(fields));
+    this.#publishedAt = at;
+  }
+
+  /** To be called again and again by a worker: publishes its agents anew when it is time, and drops those of workers long gone. */
+  async keepPublished(agents: readonly KnownAgent[], now = Date.now()): Promise<void> {
+    if (now - this.#publishedAt < PUBLISH_EVERY_MS) return;
+    await this.publish(agents);
+    this.#publishedAt = now;
+    for (const [name, json] of Object.entries(await this.#redis.hgetall(STORE_KEYS.agents))) {
+      if (!isForgotten(json, now)) continue;
+      // Its worker may have come back at this moment; should it do so between these two calls, it publishes again soon.
+      const latest = await this.#redis.hget(STORE_KEYS.agents, name);
+      if (latest !== null && isForgotten(latest, now)) await this.#redis.hdel(STORE_KEYS.agents, name);
+    }
   }
 
   /** Reads anew what is published. */
@@ -53,6 +76,7 @@ export class Directory {
     const fields = await this.#redis.hgetall(STORE_KEYS.agents);
     this.#published = new Map();
     for (const [name, json] of Object.entries(fields)) {
+      if (isForgotten(json, Date.now())) continue;
       const parsed = Published.safeParse(readJson(json));
       if (parsed.success) this.#published.set(name, parsed.data);
     }
@@ -89,6 +113,12 @@ export class Directory {
       where: "agent",
     });
   }
+}
+
+/** An entry that does not say when it was published, or cannot be read, counts as old: whoever is alive publishes it again. */
+function isForgotten(json: string, now: number): boolean {
+  const parsed = Published.safeParse(readJson(json));
+  return !parsed.success || now - (parsed.data.at ?? 0) > KNOWN_MS;
 }
 
 /** One entry that cannot be read must not hide the others. */

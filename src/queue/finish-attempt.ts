@@ -3,13 +3,20 @@ import type { EventBody, TurnEvent } from "../domain/turn-event.ts";
 import { endedWell, type TurnRecord } from "../domain/turn-record.ts";
 import { outcomeOf, type TurnResult } from "../domain/turn-result.ts";
 import { addUsage, exceedingUsage, type Usage } from "../domain/usage.ts";
+import { messageOf } from "../domain/error.ts";
+import { FAILURE_POLICY } from "../domain/failure.ts";
 import { validHistory } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
 import type { AttemptClose, AttemptSettle, TurnFacts } from "../ledger/ledger.ts";
 import { buildResult, closedAttempt } from "./build-result.ts";
-import { decide, type Decision } from "./decide.ts";
+import { decide } from "./decide.ts";
 import { untilAnswered } from "./patience.ts";
-import type { LaneContext } from "./worker-context.ts";
+import type { LaneContext, WorkerContext } from "./worker-context.ts";
+
+/** What the close of an attempt needs of its lane: whoever cancels a turn may close one too. */
+export interface Closing extends Pick<LaneContext, "ledger"> {
+  readonly worker: Pick<WorkerContext, "log" | "givenUp" | "score">;
+}
 
 /** An attempt that is over, as it goes into the ledger. */
 export interface EndedAttempt {
@@ -37,7 +44,7 @@ export type Finished =
   | { readonly kind: "stale" };
 
 /** Closes an attempt and, when nothing follows it, settles its turn. Repeats itself until Redis answers. */
-export async function finishAttempt(lane: LaneContext, ended: EndedAttempt): Promise<Finished> {
+export async function finishAttempt(lane: Closing, ended: EndedAttempt): Promise<Finished> {
   try {
     return await finish(lane, ended);
   } finally {
@@ -45,13 +52,12 @@ export async function finishAttempt(lane: LaneContext, ended: EndedAttempt): Pro
   }
 }
 
-async function finish(lane: LaneContext, ended: EndedAttempt): Promise<Finished> {
+async function finish(lane: Closing, ended: EndedAttempt): Promise<Finished> {
   const { record, facts } = ended;
   const { retry } = facts.request;
-  const attempts = facts.attempts.filter(({ attempt }) => attempt >= facts.firstAttempt).length;
   const { spent, crashes, startedAt } = facts;
-  const decision = decide(record, { retry, spent, crashes, attempts, startedAt }, Math.random);
-  const { events, tail } = await ended.events(lastEvents(record, decision, facts.generation));
+  const decision = decide(record, { retry, spent, crashes, startedAt }, Math.random);
+  const { events, tail } = await ended.events(lastEvents(record));
   const close: AttemptClose = {
     turn: facts.request.id,
     attempt: record.attempt,
@@ -61,32 +67,63 @@ async function finish(lane: LaneContext, ended: EndedAttempt): Promise<Finished>
     spends: decision.spends,
     tail,
   };
-  if (decision.kind === "settle") return settle(lane, ended, close);
+  // Sent before the close and not awaited by it: no round trip more.
+  const gateClosed = closeGate(lane, ended, close);
+  // Nothing follows an attempt of a turn that was cancelled.
+  if (decision.kind === "settle" || facts.cancel !== undefined) return settle(lane, ended, close);
   const next =
     decision.kind === "retry"
       ? ({ state: "delayed", afterMs: decision.afterMs } as const)
       : ({ state: "waiting", afterMs: 0 } as const);
   const answer = await untilAnswered(() => lane.ledger.close(close, next), lane.worker.log, lane.worker.givenUp);
   if (answer === "stale") return stale(lane, close);
+  if (answer === "cancelled") return settle(lane, { ...ended, facts: await factsAnew(lane, close.turn) }, close);
+  // Handed back before the gate is closed it would be fetched again at once.
+  await gateClosed;
   return decision.kind === "retry" ? { kind: "later", afterMs: decision.afterMs } : { kind: "handed_back" };
 }
 
-/** What the worker adds to an attempt's events. */
-function lastEvents(record: TurnRecord, decision: Decision, generation: number): EventBody[] {
-  const ok = endedWell(record.status);
-  const last: EventBody[] = ok || record.status === "cancelled" ? [] : [{ type: "rolled_back", reason: record.status }];
-  if (decision.kind === "settle")
-    last.push({ type: "turn_completed", outcome: outcomeOf(record.status), ok, generation });
-  return last;
+/** Closes the lane's gate when the attempt's provider refused it for now. Never rejects: begin asks the provider again. */
+async function closeGate({ ledger, worker }: Closing, { record }: EndedAttempt, close: AttemptClose): Promise<void> {
+  const { failure } = record;
+  if (failure === undefined || FAILURE_POLICY[failure.code].then !== "gate") return;
+  const { turn, attempt } = close;
+  const afterMs = failure.retryAt === undefined ? undefined : Math.max(0, Math.round(failure.retryAt - Date.now()));
+  const hit = { turn, attempt, nonce: close.nonce, reason: failure.code, afterMs, random: Math.random() };
+  try {
+    await untilAnswered(() => ledger.closeGate(hit), worker.log, worker.givenUp);
+  } catch (error) {
+    worker.log.error({ turn, attempt, error: messageOf(error) }, "the lane's gate was not closed");
+  }
 }
 
-async function settle(lane: LaneContext, ended: EndedAttempt, close: AttemptClose): Promise<Finished> {
+/** What the worker adds to an attempt's events, whether the turn goes on or not. */
+function lastEvents(record: TurnRecord): EventBody[] {
+  if (endedWell(record.status) || record.status === "cancelled") return [];
+  return [{ type: "rolled_back", reason: record.status }];
+}
+
+/** The close with the event that ends the turn: what it says is known only from the Result. */
+function withCompleted(
+  close: AttemptClose,
+  { ok, status, generation, endedAt }: TurnResult,
+  seq: number,
+): AttemptClose {
+  const { turn, attempt, stored, tail } = close;
+  const body: EventBody = { type: "turn_completed", outcome: outcomeOf(status), ok, generation };
+  const before = stored.events.at(-1);
+  const at = Math.max(before?.at ?? 0, endedAt);
+  const last: TurnEvent = { turn, attempt, seq: (before?.seq ?? seq) + 1, at, ...body };
+  return { ...close, stored: { ...stored, events: [...stored.events, last] }, tail: [...tail, last] };
+}
+
+function factsAnew({ ledger, worker }: Closing, turn: string): Promise<TurnFacts> {
+  return untilAnswered(() => ledger.facts(turn), worker.log, worker.givenUp);
+}
+
+async function settle(lane: Closing, ended: EndedAttempt, close: AttemptClose): Promise<Finished> {
   const { ledger, worker } = lane;
-  for (
-    let facts = ended.facts;
-    ;
-    facts = await untilAnswered(() => ledger.facts(close.turn), worker.log, worker.givenUp)
-  ) {
+  for (let facts = ended.facts; ; facts = await factsAnew(lane, close.turn)) {
     const turn = settlementOf(lane, { ...ended, facts }, close);
     const answer = await untilAnswered(() => ledger.settle(turn), worker.log, worker.givenUp);
     if (answer === "settled") return { kind: "settled", result: turn.result };
@@ -94,10 +131,10 @@ async function settle(lane: LaneContext, ended: EndedAttempt, close: AttemptClos
   }
 }
 
-function settlementOf(lane: LaneContext, ended: EndedAttempt, close: AttemptClose): AttemptSettle {
+function settlementOf(lane: Closing, ended: EndedAttempt, close: AttemptClose): AttemptSettle {
   const { facts, record } = ended;
-  const ok = endedWell(record.status);
-  const score = lane.worker.score(facts.request, { status: record.status, output: record.output });
+  const status = facts.cancel === undefined ? record.status : "cancelled";
+  const score = lane.worker.score(facts.request, { status, output: record.output });
   const result = buildResult({
     turn: close.turn,
     facts,
@@ -107,17 +144,17 @@ function settlementOf(lane: LaneContext, ended: EndedAttempt, close: AttemptClos
     score,
   });
   return {
-    ...close,
+    ...withCompleted(close, result, facts.seq),
     rev: facts.rev,
     result,
     outcome: outcomeOf(result.status),
     status: result.status,
-    sessionMessages: ok && facts.request.session !== undefined ? validHistory(record.messages) : undefined,
+    sessionMessages: result.ok && facts.request.session !== undefined ? validHistory(record.messages) : undefined,
   };
 }
 
 /** A stale attempt's output is refused; what it spent beyond what is booked for it is booked. */
-async function stale(lane: LaneContext, close: AttemptClose): Promise<Finished> {
+async function stale(lane: Closing, close: AttemptClose): Promise<Finished> {
   const { worker } = lane;
   const late = await bookLate(lane, close);
   worker.log.warn(
@@ -128,7 +165,7 @@ async function stale(lane: LaneContext, close: AttemptClose): Promise<Finished> 
 }
 
 /** Repeats itself until nothing is beyond what is booked: another worker may book for the same attempt. */
-async function bookLate({ ledger, worker }: LaneContext, close: AttemptClose): Promise<Usage | undefined> {
+async function bookLate({ ledger, worker }: Closing, close: AttemptClose): Promise<Usage | undefined> {
   const asked = <T>(call: () => Promise<T>): Promise<T> => untilAnswered(call, worker.log, worker.givenUp);
   for (;;) {
     const facts = await asked(() => ledger.facts(close.turn));

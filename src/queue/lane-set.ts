@@ -3,11 +3,12 @@ import type { Redis } from "ioredis";
 import type { LaneLedger } from "../ledger/ledger.ts";
 import { laneTag, STORE_KEYS } from "../ledger/keys.ts";
 import { redisLedger } from "../ledger/redis-ledger.ts";
+import { laneUpkeep, type LaneUpkeep } from "../ledger/upkeep.ts";
 import type { Log } from "../telemetry/log.ts";
 import { finishingBackend } from "./backend.ts";
 
 /** Entries that BullMQ's event stream of a lane keeps: for dashboards only, nothing of ours reads it. */
-const EVENTS_MAX = 1000;
+export const EVENTS_MAX = 1000;
 
 export type LaneQueue = Queue<unknown, unknown, string, unknown, unknown, string, ReturnType<typeof finishingBackend>>;
 
@@ -62,6 +63,15 @@ export class LaneSet {
   /** The names of all lanes in the store. */
   async names(): Promise<string[]> {
     return (await this.#redis.smembers(STORE_KEYS.lanes)).toSorted();
+  }
+
+  /** What looks after each lane of the store. */
+  async upkeeps(): Promise<LaneUpkeep[]> {
+    return (await this.names()).map((name) => this.upkeep(name));
+  }
+
+  upkeep(name: string): LaneUpkeep {
+    return laneUpkeep(this.#redis, name);
   }
 
   async close(): Promise<void> {

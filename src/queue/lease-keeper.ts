@@ -6,12 +6,21 @@ interface Held {
   readonly turn: string;
   readonly attempt: number;
   readonly onLost: () => void;
+  readonly onCancel: () => void;
+  cancelled: boolean;
+}
+
+/** What may become of an attempt from outside while it is held; each is called at most once. */
+export interface LeaseEvents {
+  readonly onLost: () => void;
+  /** Somebody has cancelled the turn. */
+  readonly onCancel: () => void;
 }
 
 /**
  * Renews the leases of this worker's open attempts in one lane, at every interval of its settings, also when there are
  * none: other workers judge by the lane's last renewal whether Redis was away. Only an answer
- * loses a lease; silence aborts nothing.
+ * loses a lease; silence aborts nothing. Tells its attempts of cancels, too.
  */
 export class LeaseKeeper {
   readonly #ledger: LaneLedger;
@@ -30,11 +39,19 @@ export class LeaseKeeper {
   }
 
   /** Keeps the lease of an attempt until the answer is called. */
-  hold(turn: string, attempt: number, onLost: () => void): () => void {
-    this.#held.set(turn, { turn, attempt, onLost });
+  hold(turn: string, attempt: number, { onLost, onCancel }: LeaseEvents): () => void {
+    this.#held.set(turn, { turn, attempt, onLost, onCancel, cancelled: false });
     return () => {
       if (this.#held.get(turn)?.attempt === attempt) this.#held.delete(turn);
     };
+  }
+
+  /** The turn was cancelled: its attempt is told, if it is held here and was not told before. */
+  cancelled(turn: string): void {
+    const held = this.#held.get(turn);
+    if (held === undefined || held.cancelled) return;
+    held.cancelled = true;
+    held.onCancel();
   }
 
   stop(): void {
@@ -53,7 +70,9 @@ export class LeaseKeeper {
 
   async #renew(): Promise<void> {
     try {
-      const lost = await this.#ledger.renew([...this.#held.values()]);
+      const { lost, cancelled } = await this.#ledger.renew([...this.#held.values()]);
+      // A message may be lost: what was cancelled without one is named here.
+      for (const { turn, attempt } of cancelled) if (this.#held.get(turn)?.attempt === attempt) this.cancelled(turn);
       for (const { turn, attempt } of lost) {
         const held = this.#held.get(turn);
         if (held?.attempt !== attempt) continue;

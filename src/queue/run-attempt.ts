@@ -1,6 +1,7 @@
 import type { Job } from "bullmq";
 import { runAttempt } from "../agent/attempt.ts";
 import type { AgentSpec } from "../agent/agent-spec.ts";
+import { messageOf } from "../domain/error.ts";
 import { TRANSCRIPT_MAX } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { totalTokens } from "../domain/usage.ts";
@@ -9,7 +10,7 @@ import { EventPipe } from "./event-pipe.ts";
 import type { EndedAttempt } from "./finish-attempt.ts";
 import { untilAnswered } from "./patience.ts";
 import { Progress } from "./progress.ts";
-import type { LaneContext } from "./worker-context.ts";
+import type { AttemptName, LaneContext, RunningTurn } from "./worker-context.ts";
 
 type Run = Extract<Begun, { kind: "run" }>;
 
@@ -41,21 +42,49 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
     before: usedBefore(facts),
     mark: worker.processes.mark(name),
     start: worker.start,
+    onKill: (reason) => {
+      if (reason === "cancelled") notePhase(lane, name, "killed");
+    },
     onEvent: (event: EventBody) => {
       pipe.push(event);
       progress.see(event);
     },
   });
-  const release = leases.hold(request.id, attempt, () => running.stop("lease_lost"));
-  worker.running.add(running);
-  if (worker.closing.aborted) running.stop("shutdown");
+  const release = leases.hold(request.id, attempt, {
+    onLost: () => running.stop("lease_lost"),
+    onCancel: () => {
+      running.stop("cancelled");
+      notePhase(lane, name, "stopping");
+    },
+  });
+  const here: RunningTurn = {
+    ...name,
+    shutDown: () => {
+      running.stop("shutdown");
+      notePhase(lane, name, "stopping");
+    },
+    kill: () => running.kill("shutdown"),
+  };
+  worker.running.add(here);
+  if (worker.closing.aborted) here.shutDown();
   const { record, stopReason } = await running.done;
   progress.end();
   const letGo = (): void => {
     release();
-    worker.running.delete(running);
+    worker.running.delete(here);
   };
   return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last), letGo };
+}
+
+/** Shows how far a cancel or a shutdown has come. Not awaited, and nothing depends on it. */
+function notePhase(
+  { ledger, worker }: LaneContext,
+  { turn, attempt }: AttemptName,
+  phase: "stopping" | "killed",
+): void {
+  ledger.notePhase(turn, attempt, phase).catch((error: unknown) => {
+    worker.log.debug({ turn, attempt, phase, error: messageOf(error) }, "the phase of a stop was not noted");
+  });
 }
 
 /** What earlier attempts of this generation used, for the limits that count over all of them. */

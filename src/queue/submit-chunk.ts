@@ -43,13 +43,16 @@ type JobJson = Parameters<Lane["queue"]["backend"]["addJob"]>[0];
 
 /** A turn's job as BullMQ stores it. `stackTraceLimit` 0: a failure's account is in the ledger. */
 export function jobOf(request: StoredRequest, generation = 1): JobJson {
-  const delay = request.session === undefined ? 0 : parkedMs();
+  // A retry goes at once. A session's turn is parked until the ledger has looked: its head's delay is set there.
+  const ownDelay = generation === 1 ? (request.delayMs ?? 0) : 0;
+  const delay = request.session === undefined ? ownDelay : ownDelay + parkedMs();
+  const priority = request.priority ?? 0;
   const id = jobId(request.id, generation);
   return {
     id,
     name: request.agent,
     data: JSON.stringify(jobData(request)),
-    opts: { jobId: id, delay, attempts: 1, stackTraceLimit: 0 },
+    opts: { jobId: id, delay, priority, attempts: 1, stackTraceLimit: 0 },
     progress: 0,
     attemptsMade: 0,
     attemptsStarted: 0,
@@ -59,7 +62,7 @@ export function jobOf(request: StoredRequest, generation = 1): JobJson {
     stacktrace: [],
     returnvalue: "",
     delay,
-    priority: 0,
+    priority,
     queueQualifiedName: `${laneTag(request.lane)}:${request.lane}`,
   } as unknown as JobJson;
 }

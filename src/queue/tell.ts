@@ -14,9 +14,13 @@ const REFUSED: ReadonlySet<FailureCode> = new Set(["config", "auth", "invalid_re
 const REASON_CHARS = 1000;
 const MAX_CRASHED = 20;
 
-/** True when BullMQ is told `failed`: a crash, a loss, a timeout, a refused configuration. What the agent itself ended is `completed`. */
+/**
+ * True when BullMQ is told `failed`: a crash, a loss, a timeout, a refused configuration, a turn that
+ * expired. What the agent itself ended, or a person, is `completed`.
+ */
 export function toldAsFailed(result: TurnResult): boolean {
   if (result.status === "crashed" || result.status === "lost" || result.status === "timeout") return true;
+  if (result.status === "expired") return true;
   return result.failure !== undefined && REFUSED.has(result.failure.code);
 }
 

@@ -5,6 +5,7 @@ import type { TurnResult } from "../domain/turn-result.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
 import type { ClosedAttempt, LaneLedger, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
+import { cancelTurn, type Cancelled, type CancelOptions } from "./cancel.ts";
 import type { SettledWatch } from "./settled-watch.ts";
 
 /** How often the events of a running turn are looked for, in ms. */
@@ -67,6 +68,14 @@ export class TurnHandle {
     } catch (error) {
       throw this.#errorOf(error);
     }
+  }
+
+  /**
+   * Ends the turn: at once when nobody runs it, also where no worker is up, else its attempt is told
+   * to stop and killed after its grace. Twice is as once; a settled turn stays as it is. Throws `not_found`.
+   */
+  async cancel(options: CancelOptions = {}): Promise<Cancelled> {
+    return this.#ask((ledger) => cancelTurn(ledger, this.id, options));
   }
 
   /** Where the turn is. Throws `not_found`. */
@@ -175,7 +184,10 @@ export class TurnHandle {
   ): Promise<{ events: readonly TurnEvent[]; next: "attempt" | "end" | "wait" }> {
     const row = await this.row();
     const next = row.attempt > attempt ? "attempt" : row.state === "settled" ? "end" : "wait";
-    return { events: await this.#eventsOf(attempt, after, next !== "wait"), next };
+    const events = await this.#eventsOf(attempt, after, next !== "wait");
+    // A turn that was settled without a run has no stream for its last event.
+    const missing = next === "end" && events.length === 0 && row.seq > after ? completedOf(row) : undefined;
+    return { events: missing === undefined ? events : [missing], next };
   }
 
   async #eventsOf(attempt: number, after: number, closed: boolean): Promise<readonly TurnEvent[]> {
@@ -184,4 +196,22 @@ export class TurnHandle {
     const stored = await this.#ask((ledger) => ledger.attempt(this.id, attempt));
     return stored?.events.filter((event) => event.seq > after) ?? [];
   }
+}
+
+/** The last event of a settled turn, as its row tells it. */
+function completedOf(row: TurnRow): TurnEvent | undefined {
+  const { id, attempt, generation, outcome, seq, settledAt = 0 } = row;
+  if (outcome === undefined) return undefined;
+  const ok = outcome === "ok";
+  // Every event names an attempt; where there was none, the first is as good as any.
+  return {
+    type: "turn_completed",
+    turn: id,
+    attempt: Math.max(1, attempt),
+    seq,
+    at: settledAt,
+    outcome,
+    ok,
+    generation,
+  };
 }

@@ -1,5 +1,4 @@
 import type { AgentSpec } from "../agent/agent-spec.ts";
-import type { RunningAttempt } from "../agent/attempt.ts";
 import type { StartOptions } from "../agent/agent.ts";
 import type { LaneLedger } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/log.ts";
@@ -29,6 +28,14 @@ export type Scorer = (
   settled: { readonly status: TurnStatus; readonly output: string },
 ) => Score | null;
 
+/** An attempt of this worker that is not in the ledger as closed. */
+export interface RunningTurn extends AttemptName {
+  /** Asks it to stop because the worker does, and has its row say so. */
+  readonly shutDown: () => void;
+  /** Kills it because the worker's time is over. */
+  readonly kill: () => void;
+}
+
 /** What all lanes of one worker share. */
 export interface WorkerContext {
   readonly workerId: string;
@@ -37,8 +44,8 @@ export interface WorkerContext {
   readonly start: StartOptions;
   readonly score: Scorer;
   readonly log: Log;
-  /** Attempts that run now, for the shutdown. */
-  readonly running: Set<RunningAttempt>;
+  /** Attempts that run now or are not stored yet, for the shutdown. */
+  readonly running: Set<RunningTurn>;
   /** Aborted when the worker takes no more turns. */
   readonly closing: AbortSignal;
   /** Aborted at the limit of a shutdown: what has not been stored by then is given up. */

@@ -1,20 +1,24 @@
 import { Worker } from "bullmq";
 import type { Redis } from "ioredis";
 import type { AgentSpec } from "../agent/agent-spec.ts";
-import type { RunningAttempt } from "../agent/attempt.ts";
 import type { StartOptions } from "../agent/agent.ts";
 import { messageOf } from "../domain/error.ts";
 import { laneTag } from "../ledger/keys.ts";
+import type { LaneLimits } from "../ledger/ledger.ts";
 import type { LeaseSettings } from "../ledger/lease-settings.ts";
 import { redisLedger } from "../ledger/redis-ledger.ts";
 import type { Log } from "../telemetry/log.ts";
 import { finishingBackend } from "./backend.ts";
+import { CancelWatch } from "./cancel-watch.ts";
 import { Deliveries } from "./deliveries.ts";
 import type { Directory } from "./directory.ts";
-import type { LaneSet } from "./lane-set.ts";
+import type { Lane, LaneSet } from "./lane-set.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { Slots } from "./slots.ts";
-import type { ProcessPort, Scorer, WorkerContext } from "./worker-context.ts";
+import { Reconciler } from "./reconciler.ts";
+import type { Retention } from "./retention.ts";
+import { Slots, type Release } from "./slots.ts";
+import { SlottedLane } from "./slotted-backend.ts";
+import type { ProcessPort, RunningTurn, Scorer, WorkerContext } from "./worker-context.ts";
 
 /** BullMQ's side of a worker: a lock only says that someone should look, so it is short and a stall never fails a job. */
 const BULL = {
@@ -23,7 +27,11 @@ const BULL = {
   maxStalledCount: 1_000_000_000,
   runRetryDelay: 1000,
   drainDelay: 5,
-} as const;
+  // So high only that BullMQ looks at its limiter's key, which the ledger's gate sets.
+  limiter: { max: 1e15, duration: 60_000 },
+  // A worker that is closed while the gate is shut waits for no longer than this.
+  maximumRateLimitDelay: 500,
+};
 /** How many error lines of BullMQ's loops are logged in a second: a full Redis makes thousands. */
 const ERROR_LOG_EVERY_MS = 1000;
 /** When in the time of a shutdown the attempts are killed that did not stop by themselves. */
@@ -40,14 +48,20 @@ export interface TurnWorkerOptions {
   readonly moreLanes?: readonly string[] | undefined;
   /** Turns at once, over all lanes. */
   readonly concurrency: number;
-  /** Turns at once over all workers, by lane. */
+  /** Turns at once over all workers, by lane. Where it is given a lane that it does not name has no such limit any more. */
   readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
+  /** What providers allow over all workers, by lane. Where it is given a lane that it does not name has no limits any more. */
+  readonly laneLimits?: Readonly<Record<string, LaneLimits>> | undefined;
   readonly processes: ProcessPort;
   readonly start: StartOptions;
   readonly score: Scorer;
   readonly directory: Directory;
   readonly lanes: LaneSet;
   readonly log: Log;
+  /** How long settled turns are kept. */
+  readonly retention?: Retention | undefined;
+  /** How often this worker looks after its lanes, in ms; 10 s unless given. */
+  readonly upkeepEveryMs?: number | undefined;
   /** Tests only: all workers of a lane must agree. */
   readonly leases?: LeaseSettings | undefined;
 }
@@ -56,13 +70,38 @@ export interface TurnWorkerOptions {
 export interface CloseReport {
   /** False when the limit came first. */
   readonly complete: boolean;
-  /** Attempts that were still running at the limit: another worker will find them lost. */
+  /** Attempts that were not stored as handed back at the limit: another worker will find them lost. */
   readonly abandoned: number;
+  /** Their turns, at most {@link TURNS_NAMED}. */
+  readonly turns: readonly string[];
+}
+
+/** How many turns a close report names. */
+export const TURNS_NAMED = 20;
+
+/** How far a shutdown has come, and how many attempts still run: first they are asked to stop, then they are killed. */
+export interface ClosePhase {
+  readonly phase: "stopping" | "killed";
+  readonly running: number;
+}
+
+export interface CloseOptions {
+  /** When it is over, whatever happens, in ms. */
+  readonly limitMs: number;
+  /** Called when a phase begins in which attempts run. Must not throw. */
+  readonly onPhase?: ((phase: ClosePhase) => void) | undefined;
+}
+
+/** How BullMQ's side of one lane comes by its jobs. */
+interface Fetching {
+  readonly backend: typeof finishingBackend;
+  readonly claim: (token: string) => Promise<Release | undefined>;
 }
 
 interface LaneWorker {
   readonly bull: Worker;
   readonly leases: LeaseKeeper;
+  readonly reconciler: Reconciler;
 }
 
 /** Takes turns of its agents' lanes and runs them. Start and close may be called more than once. */
@@ -70,13 +109,16 @@ export class TurnWorker {
   readonly #options: TurnWorkerOptions;
   readonly #closing = new AbortController();
   readonly #givenUp = new AbortController();
-  readonly #running = new Set<RunningAttempt>();
+  readonly #running = new Set<RunningTurn>();
+  readonly #slots: Slots;
   #lanes: LaneWorker[] = [];
+  #cancels: CancelWatch | undefined;
   #started: Promise<void> | undefined;
   #closed: Promise<CloseReport> | undefined;
 
   constructor(options: TurnWorkerOptions) {
     this.#options = options;
+    this.#slots = new Slots(options.concurrency);
   }
 
   /** Attempts that run now. */
@@ -96,14 +138,13 @@ export class TurnWorker {
   }
 
   async #start(): Promise<void> {
-    const { specs, directory, lanes, laneConcurrency } = this.#options;
+    const { specs, directory, lanes } = this.#options;
     const names = new Set([...specs.map(({ lane }) => lane), ...(this.#options.moreLanes ?? [])]);
     // All that can fail comes first: a worker that takes turns of some of its lanes is none.
     await directory.publish(specs);
     for (const name of names) {
       await lanes.announce(name);
-      const limit = laneConcurrency?.[name];
-      if (limit !== undefined) await lanes.get(name).queue.setGlobalConcurrency(limit);
+      await this.#limit(lanes.get(name));
     }
     if (this.#closing.signal.aborted) return;
     const context: WorkerContext = {
@@ -117,11 +158,35 @@ export class TurnWorker {
       closing: this.#closing.signal,
       givenUp: this.#givenUp.signal,
     };
-    const slots = new Slots(this.#options.concurrency);
-    for (const name of names) this.#lanes.push(this.#open(name, context, slots));
+    for (const name of names) {
+      const fetching =
+        names.size === 1 ? { backend: finishingBackend, claim: () => this.#slots.take() } : this.#slotted(name);
+      this.#lanes.push(this.#open(name, context, fetching));
+    }
   }
 
-  #open(lane: string, context: WorkerContext, slots: Slots): LaneWorker {
+  async #limit({ name, queue, ledger }: Lane): Promise<void> {
+    const { laneConcurrency, laneLimits } = this.#options;
+    if (laneConcurrency !== undefined) {
+      const limit = laneConcurrency[name];
+      await (limit === undefined ? queue.removeGlobalConcurrency() : queue.setGlobalConcurrency(limit));
+    }
+    if (laneLimits !== undefined) await ledger.limit(laneLimits[name] ?? {});
+  }
+
+  /** Lanes that share a process's slots. */
+  #slotted(lane: string): Fetching {
+    const { redis, log } = this.#options;
+    // BullMQ has taken the marker for itself that says that there is a job: another worker may take it.
+    const pass = (): void =>
+      void redis
+        .zadd(`${laneTag(lane)}:${lane}:marker`, 0, "0")
+        .catch((error: unknown) => log.debug({ lane, error: messageOf(error) }, "a job was not passed on"));
+    const slotted = new SlottedLane(this.#slots, pass);
+    return { backend: slotted.backend, claim: (token) => slotted.claim(token) };
+  }
+
+  #open(lane: string, context: WorkerContext, { backend, claim }: Fetching): LaneWorker {
     const { redis, concurrency, log } = this.#options;
     const ledger = redisLedger(redis, lane, this.#options.leases);
     const leases = new LeaseKeeper(ledger, log);
@@ -131,13 +196,38 @@ export class TurnWorker {
       // BullMQ counts parameters: two mean that it makes no AbortSignal, which nothing of ours needs.
       (job, token) => deliveries?.process(job, token ?? "") ?? Promise.reject(new Error("the lane is not open yet")),
       { connection: redis, prefix: laneTag(lane), concurrency, autorun: false, ...BULL },
-      finishingBackend,
+      backend,
     );
-    deliveries = new Deliveries({ worker: context, ledger, leases }, slots, bull.getBackend());
+    deliveries = new Deliveries({ worker: context, ledger, leases }, claim, bull.getBackend());
     this.#listen(lane, bull);
+    this.#cancels ??= new CancelWatch(redis.duplicate(), log);
+    this.#cancels.listen(lane, (turn) => leases.cancelled(turn));
     leases.start();
+    const reconciler = this.#reconciler(lane);
+    reconciler.start();
     void bull.run().catch((error: unknown) => log.error({ lane, error: messageOf(error) }, "the loop of a lane ended"));
-    return { bull, leases };
+    return { bull, leases, reconciler };
+  }
+
+  #reconciler(name: string): Reconciler {
+    const { lanes, log, retention, directory, specs, laneConcurrency, upkeepEveryMs } = this.#options;
+    const lane = lanes.get(name);
+    const onRound = async (): Promise<void> => {
+      await directory.keepPublished(specs);
+      const limit = laneConcurrency?.[name];
+      // A tool that obliterates a queue takes its settings with it.
+      if (limit !== undefined && (await lane.queue.getGlobalConcurrency()) === null)
+        await lane.queue.setGlobalConcurrency(limit);
+    };
+    return new Reconciler({
+      lane,
+      upkeep: lanes.upkeep(name),
+      otherLanes: () => lanes.upkeeps(),
+      log,
+      retention,
+      onRound,
+      everyMs: upkeepEveryMs,
+    });
   }
 
   #listen(lane: string, bull: Worker): void {
@@ -153,31 +243,45 @@ export class TurnWorker {
    * Takes no more turns, asks the running ones to stop, kills what is left after their grace, hands
    * them back, and ends within `limitMs`. A second call gets the first one's answer.
    */
-  close(options: { readonly limitMs: number }): Promise<CloseReport> {
-    this.#closed ??= this.#close(options.limitMs);
+  close(options: CloseOptions): Promise<CloseReport> {
+    this.#closed ??= this.#close(options);
     return this.#closed;
   }
 
-  async #close(limitMs: number): Promise<CloseReport> {
+  async #close({ limitMs, onPhase }: CloseOptions): Promise<CloseReport> {
+    const enter = (phase: ClosePhase["phase"]): void => {
+      const running = this.#running.size;
+      if (running === 0) return;
+      this.#options.log.info({ phase, running }, "the worker shuts down");
+      onPhase?.({ phase, running });
+    };
     const startedMs = performance.now();
     const leftMs = (): number => Math.max(0, limitMs - (performance.now() - startedMs));
     this.#closing.abort();
+    for (const { reconciler } of this.#lanes) void reconciler.stop().catch(() => undefined);
     // BullMQ's close comes first: a job that is handed back must not be fetched again here.
     const bulls = Promise.all(this.#lanes.map(({ bull }) => bull.close()));
-    for (const attempt of this.#running) attempt.stop("shutdown");
+    this.#slots.close();
+    enter("stopping");
+    for (const turn of this.#running) turn.shutDown();
     // What is left is killed early enough for its account to be stored and its turn to be handed back within the limit.
-    const kill = setTimeout(() => this.#kill(), limitMs * KILL_AT_SHARE);
+    const kill = setTimeout(() => {
+      enter("killed");
+      this.#kill();
+    }, limitMs * KILL_AT_SHARE);
     const complete = await within(bulls, limitMs);
     clearTimeout(kill);
     const abandoned = this.#running.size;
+    const turns = [...this.#running].slice(0, TURNS_NAMED).map(({ turn }) => turn);
     if (!complete) this.force();
+    this.#cancels?.close();
     for (const { leases, bull } of this.#lanes) {
       leases.stop();
       // Its close waits for ever while Redis is away; nothing of it may keep the process.
       if (!complete) void bull.disconnect().catch(() => undefined);
     }
     const specsClosed = await within(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
-    return { complete: complete && specsClosed, abandoned };
+    return { complete: complete && specsClosed, abandoned, turns };
   }
 
   /** Kills every running attempt at once and gives up what is not stored. */
@@ -187,7 +291,7 @@ export class TurnWorker {
   }
 
   #kill(): void {
-    for (const attempt of this.#running) attempt.kill("shutdown");
+    for (const turn of this.#running) turn.kill();
   }
 }
 

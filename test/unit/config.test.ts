@@ -43,7 +43,9 @@ describe("a configuration", () => {
       { agents: { a: { type: "comand" } } },
       'agents.a.type: must be one of command, module, echo, noop, scripted (did you mean "command"?)',
     ],
+    ["of the retention", { retention: { maxAge: 1 } }, 'retention: unknown key "maxAge" (did you mean "maxAgeMs"?)'],
     ["wrong value", { lanes: { l: { concurrency: 0 } } }, "lanes.l.concurrency: must be at least 1"],
+    ["wrong limit", { lanes: { l: { requestsPerMinute: 0 } } }, "lanes.l.requestsPerMinute: must be at least 1"],
     ["missing value", { agents: { a: { type: "command" } } }, "agents.a.command: is missing"],
   ])("a key that is wrong is named with the nearest known one: %s", (_name, content, message) => {
     expect(() => checkConfig(content, "turnq.config.json")).toThrow(message);

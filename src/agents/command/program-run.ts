@@ -186,7 +186,9 @@ export class ProgramRun {
   #errorAnswer(final: Extract<FinalLine, { type: "error" }>): TurnAnswer {
     const message =
       final.message === "" ? "the program reported an error without a message" : this.#mask(final.message);
-    return { failure: failure(final.code ?? "agent_error", message, { retryable: final.retryable }) };
+    const { retryable, retryAfterMs } = final;
+    const retryAt = retryAfterMs === undefined ? undefined : Date.now() + retryAfterMs;
+    return { failure: failure(final.code ?? "agent_error", message, { retryable, retryAt }) };
   }
 
   /** The program ended and never said that it was done: no success, whatever its exit code is. */

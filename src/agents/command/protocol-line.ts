@@ -40,6 +40,8 @@ export const ProtocolLine = z.discriminatedUnion("type", [
     message: z.string(),
     code: FailureCode.optional().catch(undefined),
     retryable: z.boolean().optional(),
+    /** With `rate_limited`, `overloaded` and `quota_exhausted`: when the provider may be asked again. */
+    retryAfterMs: z.number().nonnegative().optional().catch(undefined),
   }),
 ]);
 export type ProtocolLine = z.infer<typeof ProtocolLine>;

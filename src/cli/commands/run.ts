@@ -7,8 +7,9 @@ import type { ReadableInput } from "../../batch/spool.ts";
 import type { Summary } from "../../batch/summary.ts";
 import type { Batch } from "../../batch-handle.ts";
 import type { BatchPlace } from "../../queue/batch-view.ts";
-import type { WorkerHandle } from "../../turnq.ts";
+import type { WorkerHandle, WorkerOptions } from "../../turnq.ts";
 import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions, type StoredTurns } from "../batch-input.ts";
+import { abandonedText, phaseText } from "../close-text.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { followBatch } from "../follow-batch.ts";
@@ -233,7 +234,7 @@ class Run {
       agents: this.#store.agents.filter(({ name }) => this.#agents.has(name)),
       lanes: await this.#batch.lanes(),
       concurrency: this.#options.concurrency,
-      laneConcurrency: laneConcurrency(this.#store),
+      ...laneSettings(this.#store),
     });
     this.#interruption.onForce(() => worker.force());
     await worker.start();
@@ -244,9 +245,9 @@ class Run {
     const { output } = this.#context;
     if (worker === undefined) return;
     if (this.#early.aborted) output.note("stopping: turns that run are ended and handed back (once more to force)");
-    const { abandoned } = await worker.close({ limitMs: CLOSE_WITHIN_MS });
-    if (abandoned > 0)
-      output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
+    const say = (text: string | undefined): void => (text === undefined ? undefined : output.note(text));
+    const report = await worker.close({ limitMs: CLOSE_WITHIN_MS, onPhase: (phase) => say(phaseText(phase)) });
+    say(abandonedText(report));
   }
 
   async #drain(place: BatchPlace, sink: ResultSink): Promise<void> {
@@ -369,10 +370,17 @@ function sizeText({ samples, turns }: InputReport): string {
   return turns === samples ? counted(turns, "turn") : `${counted(samples, "sample")}, ${counted(turns, "turn")}`;
 }
 
-/** The limits of lanes over all workers, as the configuration has them. */
-export function laneConcurrency({ config }: Pick<OpenStore, "config">): Readonly<Record<string, number>> {
-  const limits = Object.entries(config.lanes).flatMap(([name, { concurrency }]) =>
-    concurrency === undefined ? [] : [[name, concurrency] as const],
-  );
-  return Object.fromEntries(limits);
+/** The limits of lanes over all workers, and how long turns are kept, as the configuration file has them; without one they stay as they are stored. */
+export function laneSettings({
+  config,
+}: Pick<OpenStore, "config">): Partial<Pick<WorkerOptions, "laneConcurrency" | "laneLimits" | "retention">> {
+  if (config.file === undefined) return {};
+  const lanes = Object.entries(config.lanes);
+  return {
+    laneConcurrency: Object.fromEntries(
+      lanes.flatMap(([name, { concurrency }]) => (concurrency === undefined ? [] : [[name, concurrency] as const])),
+    ),
+    laneLimits: Object.fromEntries(lanes),
+    retention: config.retention,
+  };
 }

@@ -2,12 +2,12 @@ import type { Command } from "commander";
 import { once } from "node:events";
 import { didYouMean } from "../../batch/nearest.ts";
 import { TurnqError } from "../../domain/error.ts";
+import { abandonedText, phaseText } from "../close-text.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
-import { counted } from "../quantity-text.ts";
-import { laneConcurrency } from "./run.ts";
+import { laneSettings } from "./run.ts";
 
 interface WorkOptions {
   readonly agent?: readonly string[] | undefined;
@@ -54,7 +54,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
       agents,
       lanes: options.lane === undefined ? [] : [options.lane],
       concurrency: options.concurrency,
-      laneConcurrency: laneConcurrency(store),
+      ...laneSettings(store),
     });
     interruption.onForce(() => worker.force());
     await worker.start();
@@ -66,12 +66,12 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     }
     if (!interruption.signal.aborted) await once(interruption.signal, "abort");
     output.note("stopping: turns that run are ended and handed back (once more to force)");
-    const { abandoned } = await worker.close({ limitMs: CLOSE_WITHIN_MS });
-    if (abandoned > 0)
-      output.note(`${counted(abandoned, "attempt")} did not end in time; the next worker finds them lost and goes on`);
+    const say = (text: string | undefined): void => (text === undefined ? undefined : output.note(text));
+    const report = await worker.close({ limitMs: CLOSE_WITHIN_MS, onPhase: (phase) => say(phaseText(phase)) });
+    say(abandonedText(report));
     output.note(`stopped. To go on: ${lines.of(...context.argv)}`);
     if (interruption.name === "SIGINT") return EXIT.cancelled;
-    return abandoned === 0 ? EXIT.ok : EXIT.failed;
+    return report.abandoned === 0 ? EXIT.ok : EXIT.failed;
   } finally {
     await store.close();
   }

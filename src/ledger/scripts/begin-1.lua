@@ -5,20 +5,24 @@
 -- Answer: {"stray"}           there is no such turn, or its current job is another one
 --         {"nolock"}          this delivery is not the job's current one
 --         {"settled", generation}
---         {"wait", ms}        another attempt may be alive
+--         {"wait", ms}        another attempt may be alive, or the turn's own delay still runs
 --         {"park", session}   an earlier turn of the session is not settled
+--         {"expired"}         it was not started in time: settle it without a run, begin again
+--         {"gate", ms}        the lane's gate is closed: nobody starts before
 --         {"lost", attempt, announces}  the open attempt's lease has ended: close it as lost, begin again
 --         {"run", attempt, generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt,
---          request, {attempt, summary, …}, iteration, {messages, …}}
+--          cancelAt, cancelReason, request, {attempt, summary, …}, iteration, {messages, …}}
 -- Errors: none of its own
 -- Twice: the same delivery gets the same answer while its attempt is open.
 --- include turns
 --- include sessions
 --- include generations
+--- include leases
+--- include gate
 local id, job, token, started, worker = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local function read_turn()
   return read_row(id, "state", "job", "open", "attempt", "generation", "session", "batch", "firstAttempt", "spent", "crashes",
-    "seq", "rev", "submittedAt", "startedAt")
+    "seq", "rev", "submittedAt", "startedAt", "dueAt", "expiresAt", "cancelAt", "cancelReason")
 end
 local row = read_turn()
 if row.state == "" then return {"stray"} end
@@ -36,13 +40,17 @@ end
 
 local attempt = tonumber(row.attempt)
 if row.open ~= "" and row.open ~= delivery then
-  local lane = rcall("HMGET", K_LANE, "renewedAt", "graceUntil")
-  if now - (tonumber(lane[1]) or 0) > tonumber(ARGV[8]) or now < (tonumber(lane[2]) or 0) then return {"wait", 1000} end
-  local lease = tonumber(rcall("ZSCORE", K_LEASES, id .. "#" .. row.attempt)) or 0
-  if lease > now then return {"wait", lease - now + 50} end
+  local left = lease_left(id, row.attempt, now, tonumber(ARGV[8]))
+  if left then return {"wait", left} end
   return {"lost", attempt, rcall("HGET", K_ROW .. id, "announces") or "0"}
 end
 if row.session ~= "" and not is_head(row.session, id) then return {"park", row.session} end
+if row.open == "" then
+  if row.expiresAt ~= "" and tonumber(row.expiresAt) <= now then return {"expired"} end
+  if row.dueAt ~= "" and tonumber(row.dueAt) > now then return {"wait", tonumber(row.dueAt) - now} end
+  local shut = pass_gate(now)
+  if shut then return {"gate", shut} end
+end
 
 local iteration = 1
 if row.session ~= "" then iteration = (tonumber(rcall("HGET", K_SESSION .. row.session, "iteration")) or 0) + 1 end
@@ -53,8 +61,10 @@ if row.open == "" then
   rcall("ZADD", K_LEASES, now + tonumber(ARGV[6]), id .. "#" .. attempt)
   set_state(id, row.batch, row.state, "running", now, "attempt", attempt, "open", delivery, "worker", worker, "announces",
     ARGV[7], "startedAt", row.startedAt)
+  if row.dueAt ~= "" or row.expiresAt ~= "" then end_expiry(id) end
 end
 local messages = {}
 if row.session ~= "" then messages = rcall("LRANGE", K_MESSAGES .. row.session, 0, -1) end
 return {"run", attempt, row.generation, row.firstAttempt, row.spent, row.crashes, row.seq, row.rev,
-  row.submittedAt, row.startedAt, rcall("GET", K_REQUEST .. id), rcall("HGETALL", K_ATTEMPTS .. id), iteration, messages}
+  row.submittedAt, row.startedAt, row.cancelAt, row.cancelReason, rcall("GET", K_REQUEST .. id),
+  rcall("HGETALL", K_ATTEMPTS .. id), iteration, messages}

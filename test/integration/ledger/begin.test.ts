@@ -167,7 +167,7 @@ describe("another attempt is open", () => {
 
   test("a renewal by its worker keeps the attempt alive", async () => {
     await lane.endLease("t1", 1);
-    expect(await lane.ledger.renew([{ turn: "t1", attempt: 1 }])).toEqual([]);
+    expect(await lane.ledger.renew([{ turn: "t1", attempt: 1 }])).toEqual({ lost: [], cancelled: [] });
     expect((await lane.begin("t1", "w2")).kind).toBe("wait");
   });
 

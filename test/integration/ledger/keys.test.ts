@@ -1,7 +1,9 @@
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
+import { laneUpkeep } from "../../../src/ledger/upkeep.ts";
+import { commandOf } from "../../../src/ledger/scripts.ts";
 import { laneTag, settledChannel } from "../../../src/ledger/keys.ts";
-import { closing, settlement, TestLane, testEvents, testRecord } from "../../lane.ts";
+import { closing, settlement, TestLane, testEvents, testRecord, unrun } from "../../lane.ts";
 import { throwAwayRedis } from "../../redis.ts";
 
 /** Commands whose first argument is no key. */
@@ -75,4 +77,38 @@ async function everything(lane: TestLane): Promise<void> {
   await lane.settled("t2");
   await lane.openGeneration("t2", 1, "n");
   await lane.ledger.wake(["s/1:x"]);
+  const third = { ...more("3"), priority: 1, delayMs: 60_000, expiresInMs: 1000 };
+  await lane.submit({ id: "t3", ...third }, { id: "t4", ...more("4"), priority: 1 });
+  await lane.submit({ id: "t5", expiresInMs: 60_000, priority: 1 });
+  await lane.run("t5");
+  await lane.ledger.cancel(unrun(await lane.ledger.facts("t5")));
+  await lane.ledger.notePhase("t5", 1, "stopping");
+  await lane.ledger.cancel(unrun(await lane.ledger.facts("t3")));
+  await lane.ledger.expired(1);
+  await upkeepOf(lane);
+}
+
+async function upkeepOf(lane: TestLane): Promise<void> {
+  const upkeep = laneUpkeep(lane.redis, lane.name);
+  await upkeep.claim("w1", 1000);
+  const { faults } = await upkeep.scan("", 100, true);
+  await upkeep.mend([...faults, { kind: "session", subject: "t4" }, { kind: "expiry", subject: "t4" }]);
+  await upkeep.mend([
+    { kind: "lease", subject: "t4#1" },
+    { kind: "index:running", subject: "t4" },
+  ]);
+  await lane.redis.hdel(lane.bull("t4"), "name");
+  const clear: (...args: string[]) => Promise<unknown> = Reflect.get(lane.redis, commandOf("clear"));
+  await clear.call(lane.redis, laneTag(lane.name), "t4", "t4");
+  await lane.submit({ id: "t6", session: "z", batch: { id: "c", sample: "1", epoch: 1 } });
+  await lane.settled("t6");
+  const { turns, settledBy } = await upkeep.aged("", Date.now() + 1000, 1, 100);
+  expect(turns.map(({ turn }) => turn)).toEqual(["t6"]);
+  await upkeep.retire(["t1", "t6"], settledBy, Date.now() + 1000);
+  await upkeep.audit("", 10, 0);
+  await upkeep.recount("b", [{ field: "passed", found: "", due: "0" }]);
+  await upkeep.takeOut("b", ["t1"]);
+  await upkeep.dropBatch("c", Date.now() + 1000);
+  await upkeep.note("n", 1, { scanPlace: "" });
+  await upkeep.giveUp("w1");
 }

@@ -40,7 +40,7 @@ test("leases of current attempts are put off; those of others are named lost, in
     { turn: "c", attempt: 1 },
     { turn: "c", attempt: 2 },
   ];
-  expect(await lane.ledger.renew(open)).toEqual([open[0], open[2], open[4]]);
+  expect(await lane.ledger.renew(open)).toEqual({ lost: [open[0], open[2], open[4]], cancelled: [] });
   const now = Date.now();
   for (const turn of ["a", "c"]) expect(await leaseEnd(turn)).toBeGreaterThan(now + 1000);
   expect(await lane.redis.zscore(lane.key("leases"), "b#1")).toBeNull();

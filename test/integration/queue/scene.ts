@@ -16,10 +16,11 @@ import { scoreOf } from "../../../src/batch/score.ts";
 import type { TurnEvent } from "../../../src/domain/turn-event.ts";
 import { laneTag } from "../../../src/ledger/keys.ts";
 import { LEASE_SETTINGS, type LeaseSettings } from "../../../src/ledger/lease-settings.ts";
-import type { LaneLedger } from "../../../src/ledger/ledger.ts";
+import type { LaneLedger, LaneLimits } from "../../../src/ledger/ledger.ts";
 import { redisLedger } from "../../../src/ledger/redis-ledger.ts";
 import { Directory } from "../../../src/queue/directory.ts";
 import { LaneSet } from "../../../src/queue/lane-set.ts";
+import type { Retention } from "../../../src/queue/retention.ts";
 import type { TurnHandle } from "../../../src/queue/turn-handle.ts";
 import type { ProcessPort } from "../../../src/queue/worker-context.ts";
 import { TurnWorker } from "../../../src/queue/worker.ts";
@@ -63,6 +64,10 @@ export interface WorkerSettings {
   readonly leases?: Partial<LeaseSettings> | undefined;
   readonly log?: Log | undefined;
   readonly processes?: ProcessPort | undefined;
+  readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
+  readonly laneLimits?: Readonly<Record<string, LaneLimits>> | undefined;
+  readonly upkeepEveryMs?: number | undefined;
+  readonly retention?: Retention | undefined;
   /** Given the worker's connection before it is used. */
   readonly prepare?: ((redis: Redis) => void) | undefined;
 }
@@ -129,11 +134,15 @@ export class Scene {
       specs: agents.map(specOfEither),
       concurrency: settings.concurrency ?? 4,
       processes: settings.processes ?? { mark: () => "", sweepEarlier: () => Promise.resolve() },
+      laneConcurrency: settings.laneConcurrency,
+      laneLimits: settings.laneLimits,
       start: startOptions(),
       score: scoreOf,
       directory: new Directory(redis, [], () => ""),
       lanes,
       log: settings.log ?? SILENT,
+      upkeepEveryMs: settings.upkeepEveryMs,
+      retention: settings.retention,
       leases: { ...LEASE_SETTINGS, ...settings.leases },
     });
     await worker.start();

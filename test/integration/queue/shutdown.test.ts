@@ -5,6 +5,7 @@ import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
 import { startRedisServer } from "../../../src/redis/server.ts";
 import { redisBinary, throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { isProcessAlive } from "../../agents.ts";
+import type { ClosePhase } from "../../../src/queue/worker.ts";
 import { Gate, Scene, until, workerProcess } from "./scene.ts";
 
 let server: ThrowAwayRedis;
@@ -35,7 +36,7 @@ test("A04: a worker whose agent never ends closes within its limit, hands the tu
     retry: { maxAttempts: 1 },
   });
   await until(() => runs === 1);
-  expect(await first.close(20_000)).toEqual({ complete: true, abandoned: 0 });
+  expect(await first.close(20_000)).toEqual({ complete: true, abandoned: 0, turns: [] });
   const facts = await scene.ledger("never").facts(turn.id);
   expect(facts).toMatchObject({
     spent: 0,
@@ -82,7 +83,7 @@ test("an agent that heeds shouldStop ends within its grace; A07: one that is don
   const closing = worker.close(30_000);
   await until(async () => (await scene.ledger("drain").row("polite"))?.state === "waiting");
   finish.open();
-  expect(await closing).toEqual({ complete: true, abandoned: 0 });
+  expect(await closing).toEqual({ complete: true, abandoned: 0, turns: [] });
   expect(await deaf.result({ waitMs: 1000 })).toMatchObject({
     ok: true,
     output: "whole",
@@ -104,7 +105,7 @@ test("A08: workers that start and stop all the time lose no turn, and each runs 
   for (let round = 0; round < 15; round++) {
     const worker = await scene.worker([agent], { concurrency: 3 });
     for (let i = 0; i < 6; i++) turns.push(await scene.turnq.submit({ agent: "churn", input: `${round}.${i}` }));
-    expect(await worker.close(20_000)).toEqual({ complete: true, abandoned: 0 });
+    expect(await worker.close(20_000)).toEqual({ complete: true, abandoned: 0, turns: [] });
     expect(await scene.redis.llen(scene.bull("churn", "active"))).toBe(0);
   }
   await scene.worker([agent]);
@@ -112,6 +113,45 @@ test("A08: workers that start and stop all the time lose no turn, and each runs 
   expect(results.every(({ ok, attempts }) => ok && attempts.length === 1)).toBe(true);
   expect([...runs.values()].filter((count) => count !== 1)).toEqual([]);
   await scene.check("churn");
+});
+
+test("the phases of a shutdown are visible: rows say stopping, who closes hears of stopping and killed; a turn goes back ahead of its own priority", async () => {
+  const started = new Gate();
+  const agent = defineAgent("phases", async ({ text }) => {
+    if (text !== "first") return text;
+    started.open();
+    await new Promise<never>(() => undefined);
+    return "";
+  });
+  await scene.publish(agent);
+  const submit = (id: string, priority: number) =>
+    scene.turnq.submit({ agent: "phases", id, input: id, priority, limits: { graceMs: 60_000 } });
+  await submit("first", 5);
+  const { worker } = await scene.worker([agent], { concurrency: 1 });
+  await started.opened;
+  for (const [id, priority] of [
+    ["equal", 5],
+    ["urgent", 1],
+    ["later", 9],
+  ] as const)
+    await submit(id, priority);
+  const phases: ClosePhase[] = [];
+  const closing = worker.close({ limitMs: 4000, onPhase: (phase) => phases.push(phase) });
+  await until(async () => (await scene.ledger("phases").row("first"))?.state === "stopping");
+  await scene.check("phases");
+  expect(await closing).toEqual({ complete: true, abandoned: 0, turns: [] });
+  expect(phases).toEqual([
+    { phase: "stopping", running: 1 },
+    { phase: "killed", running: 1 },
+  ]);
+  expect(await scene.ledger("phases").row("first")).toMatchObject({ state: "waiting", cancel: undefined });
+  expect(await scene.redis.zrange(scene.bull("phases", "prioritized"), "0", "-1")).toEqual([
+    "urgent",
+    "first",
+    "equal",
+    "later",
+  ]);
+  await scene.check("phases");
 });
 
 test("close and start may be called at any time, in any number", async () => {
@@ -123,7 +163,7 @@ test("close and start may be called at any time, in any number", async () => {
   const reports = await Promise.all([handle.close(), handle.close()]);
   expect(reports[0]).toBe(reports[1]);
   await expect(handle.start()).rejects.toMatchObject({ code: "closed" });
-  expect(await scene.turnq.worker({ agents: [agent] }).close()).toEqual({ complete: true, abandoned: 0 });
+  expect(await scene.turnq.worker({ agents: [agent] }).close()).toEqual({ complete: true, abandoned: 0, turns: [] });
 });
 
 test("A05: a worker that is closed while Redis is down ends within its limit, its process ends by itself, and the turn is run elsewhere", async () => {
@@ -146,7 +186,8 @@ test("A05: a worker that is closed while Redis is down ends within its limit, it
     await own.exited;
     const reported = new Promise<unknown>((resolve) => child.child.once("message", resolve));
     child.child.send("close");
-    expect(await reported).toMatchObject({ complete: false, abandoned: expect.any(Number) });
+    // It names what it could not hand back.
+    expect(await reported).toEqual({ complete: false, abandoned: 1, turns: ["t1"] });
     expect(await child.ended).toBe(0);
 
     expect(isProcessAlive(child.pid)).toBe(false);

@@ -108,6 +108,7 @@ function story(output: string): TurnStory {
       state: "running",
       generation: 1,
       attempt: 2,
+      seq: 0,
       job: "t1",
       hash: "",
       preview: "",

@@ -1,3 +1,4 @@
+import { QueueKeys } from "bullmq";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { jobId, KIND, laneKey, laneTag, settledChannel, turnOfJob } from "../../../src/ledger/keys.ts";
@@ -7,7 +8,7 @@ import { Id } from "../../../src/domain/id.ts";
 const anyId = fc.oneof(
   fc.stringMatching(/^[A-Za-z0-9._\-/:@]{1,200}$/),
   fc.integer().map(String),
-  fc.constantFrom("0", "NaN", "-5", "0:1", "a:b", "a:b:c", "a:b:c:d", ":", "::", "1e5", "-", "01"),
+  fc.constantFrom("0", "NaN", "-5", "0:1", "a:b", "a:b:c", "a:b:c:d", ":", "::", "1e5", "-", "01", "wait", "pc"),
 );
 
 test("A20, property: a job's id gives back the turn's id, for every generation, and BullMQ takes it", () => {
@@ -21,6 +22,15 @@ test("A20, property: a job's id gives back the turn's id, for every generation, 
       expect(`${Number.parseInt(job, 10)}`).not.toBe(job);
     }),
   );
+});
+
+test("A20: a turn may be called like one of BullMQ's own keys: its job is not that key", () => {
+  const own = Object.keys(new QueueKeys().getKeys("q")).filter((key) => key !== "");
+  expect(own.length).toBeGreaterThan(10);
+  for (const key of own) {
+    expect(own).not.toContain(jobId(key));
+    expect(turnOfJob(jobId(key))).toBe(key);
+  }
 });
 
 test("property: two turns or two generations never share a job", () => {

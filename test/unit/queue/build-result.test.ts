@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { failure } from "../../../src/domain/failure.ts";
+import type { Message } from "../../../src/domain/message.ts";
 import { TurnResult } from "../../../src/domain/turn-result.ts";
 import { addUsage, type Usage } from "../../../src/domain/usage.ts";
 import type { ClosedAttempt, TurnFacts } from "../../../src/ledger/ledger.ts";
-import { buildResult, closedAttempt } from "../../../src/queue/build-result.ts";
+import { buildResult, buildUnrunResult, closedAttempt } from "../../../src/queue/build-result.ts";
 import { storedRequest } from "../../agents.ts";
 import { TEN_TOKENS, testRecord } from "../../lane.ts";
 
@@ -120,6 +121,64 @@ test("a limit is still ok, and says that the budget is exhausted and why it stop
 test("D22: a cancelled turn has the reason's text as its error", () => {
   const result = buildResult(ending(facts(), { status: "cancelled", failure: failure("cancelled", "user left") }));
   expect(result).toMatchObject({ ok: false, cancelled: true, error: "user left", status: "cancelled" });
+});
+
+describe("a turn that was cancelled", () => {
+  const cancel = { reason: "user left", requestedAt: 1500 };
+
+  test("A47: is cancelled whatever its attempt ended as, what it had said kept, what that cost not wasted", () => {
+    const due = { ok: false, cancelled: true, error: "user left", status: "cancelled", output: "out" };
+    const whole = buildResult(ending(facts({ cancel })));
+    expect(TurnResult.parse(whole)).toEqual(whole);
+    expect(whole).toMatchObject({ ...due, stopReason: "cancelled", failure: { code: "cancelled" } });
+    expect(whole.messages).toHaveLength(2);
+    expect(whole.attempts[0]?.status).toBe("completed");
+    expect(whole.wastedUsage.modelCalls).toBe(0);
+    for (const status of ["crashed", "timeout", "failed", "interrupted", "lost", "cancelled"] as const) {
+      const result = buildResult(ending(facts({ cancel }), { status }));
+      expect(result).toMatchObject({ ...due, wastedUsage: TEN_TOKENS });
+    }
+  });
+
+  test("C27: its messages are valid for a provider: no tool call without its result", () => {
+    const messages: Message[] = [
+      { role: "user", content: "x" },
+      { role: "assistant", content: "", toolCalls: [{ id: "1", name: "pay", args: {} }] },
+    ];
+    const result = buildResult(ending(facts({ cancel }), { status: "cancelled", messages }));
+    expect(result.messages).toEqual([{ role: "user", content: "x" }]);
+  });
+
+  test("and never run has no start; one that was has the sums of its attempts", () => {
+    const unrun = { how: "cancelled", reason: "user left", endedAt: 2500 } as const;
+    const never = buildUnrunResult({ ...unrun, facts: facts({ startedAt: 0 }) });
+    expect(TurnResult.parse(never)).toEqual(never);
+    expect(never).toMatchObject({ attempts: [], queuedMs: 2000, durationMs: 0, stopReason: "cancelled", score: null });
+    expect("startedAt" in never || "iteration" in never).toBe(false);
+    const known = facts({ firstAttempt: 2, attempts: [closed(1), closed(2, { late: used(5) })] });
+    const backedOff = buildUnrunResult({ ...unrun, facts: known });
+    expect(backedOff).toMatchObject({ startedAt: 700, durationMs: 1800, queuedMs: 200, stepsUsed: 2 });
+    expect(backedOff.usage.inputTokens).toBe(7);
+    expect(backedOff.wastedUsage).toEqual(backedOff.usage);
+    expect(backedOff.attempts.map(({ attempt }) => attempt)).toEqual([2]);
+  });
+});
+
+test("D22: an expired turn is told from a cancelled one", () => {
+  const result = buildUnrunResult({
+    facts: facts({ startedAt: 0 }),
+    how: "expired",
+    reason: "too late",
+    endedAt: 2500,
+  });
+  expect(TurnResult.parse(result)).toEqual(result);
+  expect(result).toMatchObject({
+    status: "expired",
+    cancelled: false,
+    error: "too late",
+    failure: { code: "expired" },
+  });
+  expect("stopReason" in result).toBe(false);
 });
 
 test("error is never empty, and session and iteration are there for a session's turn", () => {

@@ -23,7 +23,6 @@ const budget = (more: Partial<Budget> = {}, retry: RetryInput = {}): Budget => (
   retry: resolveRetry(retry),
   spent: 0,
   crashes: 0,
-  attempts: 0,
   // The records of this file end now.
   startedAt: Date.now(),
   ...more,
@@ -40,9 +39,9 @@ const TABLE: Readonly<Record<FailureCode, readonly [Decision["kind"], Decision["
   worker_lost: ["retry", "crash"],
   timeout: ["settle", "attempt"],
   idle_timeout: ["settle", "attempt"],
-  rate_limited: ["retry", "nothing"],
-  overloaded: ["retry", "nothing"],
-  quota_exhausted: ["retry", "nothing"],
+  rate_limited: ["gate", "nothing"],
+  overloaded: ["gate", "nothing"],
+  quota_exhausted: ["gate", "nothing"],
   interrupted: ["hand_back", "nothing"],
   cancelled: ["settle", "nothing"],
   expired: ["settle", "nothing"],
@@ -145,12 +144,11 @@ test("A31, A32: the wait grows by the factor from the first failure, has a cap, 
   expect([0, 0.5, 1].map((random) => backoffMs(jittered, 1, () => random))).toEqual([80, 100, 120]);
 });
 
-test("what meets a provider's limits again and again waits longer, up to a minute, and ends after a day", () => {
-  const limited = failedBy("rate_limited");
-  const after = (attempts: number, startedAt = limited.endedAt): Decision =>
-    decide(limited, budget({ attempts, startedAt }), half);
-  expect([0, 1, 2, 9].map((attempts) => after(attempts))).toEqual(
-    [5000, 10_000, 20_000, 60_000].map((afterMs) => ({ kind: "retry", afterMs, spends: "nothing" })),
-  );
-  expect(after(9, limited.endedAt - 24 * 3_600_000)).toEqual({ kind: "settle", spends: "nothing" });
+test("what meets a provider's limits goes back and waits at the lane's gate, and ends after a day", () => {
+  for (const code of ["rate_limited", "overloaded", "quota_exhausted"] as const) {
+    const limited = failedBy(code);
+    const after = (startedAt: number): Decision => decide(limited, budget({ startedAt }), half);
+    expect(after(limited.endedAt - 24 * 3_600_000 + 1)).toEqual({ kind: "gate", spends: "nothing" });
+    expect(after(limited.endedAt - 24 * 3_600_000)).toEqual({ kind: "settle", spends: "nothing" });
+  }
 });

@@ -13,13 +13,13 @@ describe("the start and the close of a worker", () => {
   it("invariant 12, bounded: an agent that cannot be ended does not hold up the close beyond its limit", async () => {
     const one = worker({ closeSpecs: () => new Promise(() => undefined) });
     await one.start();
-    expect(await one.close({ limitMs: 30 })).toEqual({ complete: false, abandoned: 0 });
+    expect(await one.close({ limitMs: 30 })).toEqual({ complete: false, abandoned: 0, turns: [] });
   });
 
   it("ends what its agents keep warm once, also when it was never started or their end fails", async () => {
     let ends = 0;
     const one = worker({ closeSpecs: () => Promise.reject(new Error(`end ${(ends += 1)}`)) });
-    expect(await one.close({ limitMs: 1000 })).toEqual({ complete: true, abandoned: 0 });
+    expect(await one.close({ limitMs: 1000 })).toEqual({ complete: true, abandoned: 0, turns: [] });
     await one.close({ limitMs: 1000 });
     expect(ends).toBe(1);
   });

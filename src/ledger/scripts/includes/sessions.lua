@@ -1,28 +1,32 @@
 -- A session's unsettled turns stand in one sorted set; only its head may run.
+--- include jobs
+--- include expiry
 local function is_head(session, id)
   return rcall("ZRANGE", K_SESSION_QUEUE .. session, 0, 0)[1] == id
 end
 
--- Moves the job of the session's head from delayed to wait, when it stands there. A head that
--- backs off, runs or was woken before is left alone, so it may be called at any time.
+-- Has the job of the session's head come when it is due: at once, unless its own delay still runs. A
+-- head that backs off, runs or was woken before is left alone, so it may be called at any time.
 local function wake_head(session, now)
   local head = rcall("ZRANGE", K_SESSION_QUEUE .. session, 0, 0)[1]
   if not head then return end
-  local row = read_row(head, "state", "job", "batch")
-  if row.state ~= "parked" and row.state ~= "waiting" then return end
-  set_state(head, row.batch, row.state, "waiting", now)
-  if rcall("ZREM", BULL .. "delayed", row.job) == 1 then
-    rcall("HSET", BULL .. row.job, "delay", 0)
-    rcall("LPUSH", BULL .. "wait", row.job)
-    rcall("ZADD", BULL .. "marker", 0, "0")
-    rcall("XADD", BULL .. "events", "MAXLEN", "~", 1000, "*", "event", "waiting", "jobId", row.job, "prev", "delayed")
+  local row = read_row(head, "state", "job", "batch", "dueAt", "expiresInMs")
+  -- Only a delay that was asked for has dueAt; a back-off has none.
+  local due = tonumber(row.dueAt) or 0
+  if row.state ~= "parked" and row.state ~= "waiting" and not (row.state == "delayed" and due > 0) then return end
+  if row.state == "parked" then set_expiry(head, row.expiresInMs, due, now) end
+  if due > now then
+    set_state(head, row.batch, row.state, "delayed", now, "nextAt", row.dueAt)
+    delay_job(row.job, due)
+  else
+    set_state(head, row.batch, row.state, "waiting", now)
+    promote_job(row.job)
   end
 end
 
--- Puts a turn at the end of its session and answers the state that it begins in.
+-- Puts a turn at the end of its session and answers whether it is parked there.
 local function join_session(session, id)
   local place = rcall("HINCRBY", K_SESSION .. session, "submitted", 1)
   rcall("ZADD", K_SESSION_QUEUE .. session, place, id)
-  if is_head(session, id) then return "waiting" end
-  return "parked"
+  return not is_head(session, id)
 end

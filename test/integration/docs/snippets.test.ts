@@ -1,0 +1,104 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { checkConfig } from "../../../src/config.ts";
+import { PageFolder, snippetsOf, type Snippet } from "./page.ts";
+
+/**
+ * Every fenced block of README.md and docs is run, page by page and block by block, in one folder:
+ *
+ * - `sh` is run and must succeed, or end as `exit=N` says; with `background` it goes on meanwhile.
+ * - `ts NAME`, `json NAME`, `jsonl NAME` … are written to that file; with `run` the file is run. All `ts` is type-checked.
+ * - `json` without a name is checked as a configuration.
+ * - `text` shows what is said: each line of it that the block before it cannot know is not looked at.
+ * - `sh not-run` is not run. There are as many of these as are counted below.
+ */
+const DOCS = readdirSync("docs", { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".md"));
+const PAGES = ["README.md", ...DOCS.map((name) => `docs/${name}`)].toSorted();
+const NOT_RUN = 1;
+
+const all = PAGES.flatMap(snippetsOf);
+
+test("few snippets are not run", () => {
+  expect(all.filter(({ marks }) => marks.includes("not-run")).map(({ page, line }) => `${page}:${line}`)).toHaveLength(
+    NOT_RUN,
+  );
+});
+
+test("every snippet has a language that is known here", () => {
+  const strange = all.filter(({ language }) => !["sh", "ts", "json", "jsonl", "csv", "python", "text"].includes(language));
+  expect(strange.map(({ page, line, language }) => `${page}:${line} ${language}`)).toEqual([]);
+});
+
+test("every link leads to a file or heading that is there", () => {
+  const dead = PAGES.flatMap((page) => {
+    const text = readFileSync(page, "utf8").replaceAll(/^```[\s\S]*?^```/gm, "");
+    return [...text.matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) => {
+      if (/^https?:/.test(link)) return [];
+      const [path = "", heading] = link.split("#");
+      const file = path === "" ? page : join(dirname(page), path);
+      const there = existsSync(file) && (heading === undefined || headingsOf(file).includes(heading));
+      return there ? [] : [`${page}: ${link}`];
+    });
+  });
+  expect(dead).toEqual([]);
+});
+
+function headingsOf(file: string): string[] {
+  const headings = readFileSync(file, "utf8").matchAll(/^#+ (.*)$/gm);
+  return [...headings].map(([, text = ""]) =>
+    text
+      .toLowerCase()
+      .replaceAll(/[^\w\- ]/g, "")
+      .replaceAll(" ", "-"),
+  );
+}
+
+describe("the snippets of", () => {
+  for (const page of PAGES) {
+    const snippets = all.filter((snippet) => snippet.page === page && snippet.language !== "text");
+    if (snippets.length === 0) continue;
+    test(page, async () => {
+      const folder = await PageFolder.make();
+      try {
+        for (const snippet of snippets) await run(folder, snippet);
+        typeCheck(folder, snippets);
+      } finally {
+        await folder.remove();
+      }
+    });
+  }
+});
+
+async function run(folder: PageFolder, { page, line, language, marks, text }: Snippet): Promise<void> {
+  const where = `${page}:${line}`;
+  if (marks.includes("not-run")) return;
+  if (language === "sh") {
+    if (marks.includes("background")) return folder.background(text);
+    const { code, said } = await folder.sh(text);
+    const wanted = Number(/exit=(\d+)/.exec(marks.join(" "))?.[1] ?? 0);
+    expect({ where, code, said: code === wanted ? "" : said }).toEqual({ where, code: wanted, said: "" });
+    return;
+  }
+  const [name, ...more] = marks;
+  if (name === undefined) {
+    expect(language, `${where} needs the name of a file`).toBe("json");
+    checkConfig(JSON.parse(text), where);
+    return;
+  }
+  await folder.write(name, text);
+  if (!more.includes("run")) return;
+  const { code, said } = await folder.ts(name);
+  expect({ where, code, said: code === 0 ? "" : said }).toEqual({ where, code: 0, said: "" });
+}
+
+function typeCheck(folder: PageFolder, snippets: readonly Snippet[]): void {
+  const files = snippets.flatMap(({ language, marks }) => (language === "ts" ? marks.slice(0, 1) : []));
+  if (files.length === 0) return;
+  const tsc = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
+  const how = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2023", "--module", "nodenext", "--types", "node"];
+  const { status, stdout } = spawnSync(process.execPath, [tsc, ...how, ...files], { cwd: folder.dir, encoding: "utf8" });
+  expect({ status, stdout }).toEqual({ status: 0, stdout: "" });
+}
