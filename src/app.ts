@@ -3,6 +3,7 @@ import type { Redis } from "ioredis";
 import type { AgentSpec } from "./agent/agent-spec.ts";
 import { agentClassSpec, isAgentClass, type AgentClass } from "./agent/class-spec.ts";
 import { isDefinedAgent, specOf, type DefinedAgent } from "./agent/define-agent.ts";
+import { chatAgent } from "./agents/chat/chat-agent.ts";
 import { commandAgent } from "./agents/command/command-agent.ts";
 import { echoAgent } from "./agents/echo/echo-agent.ts";
 import { moduleAgent } from "./agents/module/module-agent.ts";
@@ -81,14 +82,15 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
     env: options.env ?? {},
     onSupervisorRestart: () => log.warn({}, "the supervisor of agent processes died and was started again"),
   });
-  const specs = specsOf(options.agents ?? [], processes, baseDir);
+  const deps: SpecDeps = { processes, baseDir, env: options.env ?? {} };
+  const specs = specsOf(options.agents ?? [], deps);
   const directory = new Directory(redis, specs, didYouMean);
   await directory.refresh();
   const lanes = new LaneSet(redis, log);
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
   const users = new SpecUsers();
   const openWorker = async (wanted: WorkerOptions) => {
-    const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, processes, baseDir);
+    const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, deps);
     await Promise.all(wantedSpecs.map(async (spec) => spec.learn?.()));
     const working = wantedSpecs.filter(({ problem }) => problem === undefined);
     for (const { name, problem } of wantedSpecs)
@@ -178,15 +180,22 @@ function processPort(processes: Processes, store: string, worker: string): Proce
   };
 }
 
-function specsOf(agents: readonly AgentLike[], processes: Processes, baseDir: string): AgentSpec[] {
-  const specs = agents.map((agent) => specOfAny(agent, processes, baseDir));
+/** What specs are made with. */
+interface SpecDeps {
+  readonly processes: Processes;
+  readonly baseDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+function specsOf(agents: readonly AgentLike[], deps: SpecDeps): AgentSpec[] {
+  const specs = agents.map((agent) => specOfAny(agent, deps));
   const names = specs.map(({ name }) => name);
   const twice = names.find((name, i) => names.indexOf(name) < i);
   if (twice !== undefined) throw new TurnqError("config", `the agent "${twice}" is given twice`, { where: "agents" });
   return specs;
 }
 
-function specOfAny(agent: AgentLike, processes: Processes, baseDir: string): AgentSpec {
+function specOfAny(agent: AgentLike, deps: SpecDeps): AgentSpec {
   if (isDefinedAgent(agent)) return specOf(agent);
   if ("class" in agent) {
     if (!isAgentClass(agent.class))
@@ -194,15 +203,17 @@ function specOfAny(agent: AgentLike, processes: Processes, baseDir: string): Age
     return agentClassSpec<unknown>(agent.name, agent.class, agent.config, { lane: agent.lane });
   }
   const { name, ...entry } = agent;
-  return specOfEntry(name, entry, processes, baseDir);
+  return specOfEntry(name, entry, deps);
 }
 
-function specOfEntry(name: string, entry: AgentEntry, processes: Processes, baseDir: string): AgentSpec {
+function specOfEntry(name: string, entry: AgentEntry, deps: SpecDeps): AgentSpec {
   switch (entry.type) {
+    case "chat":
+      return chatAgent(name, entry, deps);
     case "command":
-      return commandAgent(name, entry, { processes, baseDir });
+      return commandAgent(name, entry, deps);
     case "module":
-      return moduleAgent(name, entry, { processes, baseDir });
+      return moduleAgent(name, entry, deps);
     case "echo":
       return echoAgent(name, entry);
     case "noop":

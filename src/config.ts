@@ -3,6 +3,7 @@ import { dirname, extname, resolve } from "node:path";
 import { createJiti } from "jiti";
 import { lilconfig } from "lilconfig";
 import { z } from "zod";
+import { ChatConfig, Price } from "./agents/chat/chat-config.ts";
 import { CommandConfig } from "./agents/command/command-config.ts";
 import { ModuleConfig } from "./agents/module/module-config.ts";
 import { ScriptedConfig } from "./agents/scripted/script.ts";
@@ -18,6 +19,7 @@ const placed = { lane: Name.optional(), limits: LimitsInput.optional(), retry: R
 
 /** An agent as a configuration describes it; `type` says which. */
 export const AgentEntry = z.discriminatedUnion("type", [
+  ChatConfig,
   CommandConfig,
   ModuleConfig,
   z.strictObject({ type: z.literal("echo"), ...placed }),

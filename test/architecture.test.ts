@@ -19,7 +19,10 @@ const TABLE: Readonly<Record<string, Row>> = {
   "src/telemetry": { rooms: ["src/domain"], packages: ["pino", "pino-pretty", "zod"] },
   "src/agent": { rooms: ["src/domain", "src/telemetry"], packages: ["zod"] },
   "src/process": { rooms: ["src/domain"], packages: ["zod"] },
-  "src/agents": { rooms: ["src/agent", "src/domain", "src/process"], packages: ["jiti", "zod"] },
+  "src/agents": {
+    rooms: ["src/agent", "src/domain", "src/process"],
+    packages: ["@ai-sdk/anthropic", "@ai-sdk/openai-compatible", "ai", "jiti", "undici", "zod"],
+  },
   "src/ledger": { rooms: ["src/domain"], packages: ["ioredis", "zod"] },
   "src/queue": {
     rooms: ["src/agent", "src/domain", "src/ledger", "src/telemetry"],

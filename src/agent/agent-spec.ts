@@ -2,7 +2,7 @@ import type { Limits, LimitsInput, RetryInput } from "../domain/limits.ts";
 import type { Agent, AgentInit } from "./agent.ts";
 
 /** The limits that need an agent which stops when told. */
-const LIMITS_TO_HOLD = ["maxSteps", "maxToolCalls", "maxTokens"] as const;
+const LIMITS_TO_HOLD = ["maxSteps", "maxToolCalls", "maxTokens", "maxCostUsd"] as const;
 
 /** What an agent can do. Workers publish it, so that a producer can check a request. */
 export interface AgentAbilities {
@@ -10,6 +10,8 @@ export interface AgentAbilities {
   readonly cooperativeStop: boolean;
   /** It emits `call_start` before every model call it pays for, and no call without it. */
   readonly announcesCalls: boolean;
+  /** It reports what its calls cost, so that a limit on cost can hold. False unless said. */
+  readonly knowsCost?: boolean | undefined;
 }
 
 /** What a worker gives an agent that it makes for an attempt; the spec knows the name and the config. */
@@ -38,13 +40,16 @@ export interface AgentSpec {
 
 /**
  * Why an agent of these abilities cannot take a request with these limits; undefined when it can.
- * A limit needs an agent that stops when told.
+ * A limit needs an agent that stops when told, and one on cost an agent whose cost is known.
  */
 export function unsupportedLimits(
   abilities: AgentAbilities,
   limits: Pick<Partial<Limits>, (typeof LIMITS_TO_HOLD)[number]>,
 ): string | undefined {
-  if (abilities.cooperativeStop) return undefined;
+  if (abilities.cooperativeStop) {
+    if (limits.maxCostUsd === undefined || abilities.knowsCost === true) return undefined;
+    return "limits.maxCostUsd needs an agent whose cost is known, and this one has no price";
+  }
   const missing = LIMITS_TO_HOLD.filter((limit) => limits[limit] !== undefined);
   if (missing.length === 0) return undefined;
   const named = missing.map((limit) => `limits.${limit}`).join(", ");

@@ -34,6 +34,8 @@ export abstract class Agent<Config = unknown> {
   static readonly supportsCostLogTags: boolean = false;
   /** It emits `call_start` before each model call. */
   static readonly announcesCalls: boolean = false;
+  /** It reports `costUsd` with its usage: a limit on cost can hold. */
+  static readonly knowsCost: boolean = false;
   /** It reports tokens for every step: a turn with steps and no tokens is then a crash. */
   static readonly reportsTokens: boolean = false;
 

@@ -5,6 +5,7 @@ import type { StopReason } from "../domain/stop-reason.ts";
 import { TurnRecord, crashReason } from "../domain/turn-record.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { Agent, StartOptions } from "./agent.ts";
+import type { Stored } from "./agent-init.ts";
 import type { AgentSpec, AttemptInit } from "./agent-spec.ts";
 import { TIME_OVER, afterMs, systemClock, within, type Clock } from "./deadline.ts";
 import { EventCollector } from "./event-collector.ts";
@@ -28,7 +29,7 @@ export interface AttemptOrder {
   readonly mark: string;
   readonly start: StartOptions;
   /** Gets a stream in which everything is closed. Must not throw; what it throws is ignored. */
-  readonly onEvent: (event: EventBody) => void;
+  readonly onEvent: (event: EventBody) => Stored | void;
   /** Called once when the attempt is killed. Must not throw. */
   readonly onKill?: ((reason: KillReason) => void) | undefined;
   /** The machine's clock unless given. */
@@ -81,6 +82,10 @@ class Attempt {
   #wakeKilled: () => void = () => undefined;
   #callOffDeadline: () => void = () => undefined;
   #callOffGrace: () => void = () => undefined;
+  #callOffIdle: () => void = () => undefined;
+  #lastEventMs: number;
+  /** The last answer of `onEvent`: whoever announces a call waits for it. */
+  #stored: Stored = undefined;
   #agent: Agent | undefined;
   #requested: StopRequest | undefined;
   #killed: KillReason | undefined;
@@ -92,6 +97,7 @@ class Attempt {
     this.#order = order;
     this.#clock = clock;
     this.#startedMs = clock.monotonicMs();
+    this.#lastEventMs = this.#startedMs;
     this.#monitor = new TurnMonitor({ limits: request.limits, before: order.before, clock });
     this.#collector = new EventCollector({
       agent: spec.name,
@@ -104,12 +110,13 @@ class Attempt {
     });
     const budget = new TranscriptBudget();
     this.#gate = new EventGate(spec.name, (event) => {
+      this.#lastEventMs = clock.monotonicMs();
       // Limits count what happened, not what there was room for.
       this.#monitor.observe(event);
       const fitting = budget.fit(event);
       if (fitting === undefined) return this.#collector.leaveOut(event, clock.now());
       this.#collector.add(fitting, clock.now());
-      order.onEvent(fitting);
+      this.#stored = order.onEvent(fitting) ?? undefined;
     });
     this.#killedOnce = new Promise((resolve) => {
       this.#wakeKilled = resolve;
@@ -118,11 +125,13 @@ class Attempt {
 
   async run(): Promise<AttemptOutcome> {
     this.#callOffDeadline = afterMs(this.#clock, this.#order.request.limits.timeoutMs, () => this.#kill("timeout"));
+    this.#watchSilence();
     const settled = await this.#drive();
     if (this.#overdue) this.#killed ??= "timeout";
     this.#over = true;
     this.#callOffDeadline();
     this.#callOffGrace();
+    this.#callOffIdle();
     const outcome = this.#conclude(settled);
     await this.#dispose(settled);
     return outcome;
@@ -138,6 +147,18 @@ class Attempt {
   kill(reason: StopRequest): void {
     if (!this.#over) this.#requested ??= reason;
     this.#kill(this.#requested ?? reason);
+  }
+
+  /** Kills the attempt when the agent says nothing for `limits.idleMs`. */
+  #watchSilence(): void {
+    const { idleMs } = this.#order.request.limits;
+    if (idleMs === undefined) return;
+    const look = (): void => {
+      const silentMs = this.#clock.monotonicMs() - this.#lastEventMs;
+      if (silentMs >= idleMs) this.#kill("idle");
+      else this.#callOffIdle = afterMs(this.#clock, idleMs - silentMs, look);
+    };
+    this.#callOffIdle = afterMs(this.#clock, idleMs, look);
   }
 
   get #overdue(): boolean {
@@ -186,7 +207,10 @@ class Attempt {
       this.#agent = spec.create(this.#init());
       await this.#agent.start(start);
       const record: unknown = await this.#agent.communicate(request.input, {
-        onEvent: (event) => this.#gate.emit(event),
+        onEvent: (event) => {
+          this.#gate.emit(event);
+          return this.#stored;
+        },
         timeoutMs,
         maxSteps: maxSteps === undefined ? undefined : Math.max(0, maxSteps - before.steps),
         shouldStop: this.#monitor.shouldStop,
@@ -225,7 +249,7 @@ class Attempt {
       threw,
       killed: this.#killed,
       requested: this.#requested,
-      timeoutMs: this.#order.request.limits.timeoutMs,
+      limits: this.#order.request.limits,
     });
     this.#gate.closeOpen(ending.status);
     const { status, crashed, failure, stopReason } = ending;

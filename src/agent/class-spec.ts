@@ -15,6 +15,7 @@ export interface AgentClass<Config = unknown> {
   readonly supportsCooperativeStop: boolean;
   readonly supportsCostLogTags: boolean;
   readonly announcesCalls: boolean;
+  readonly knowsCost: boolean;
 }
 
 /** True for a subclass of Agent, also of another copy of this package. */
@@ -24,9 +25,10 @@ export function isAgentClass(value: unknown): value is AgentClass {
 
 /** What the agents of a class can do. */
 export function abilitiesOfClass(
-  agentClass: Pick<AgentClass, "supportsCooperativeStop" | "announcesCalls">,
+  agentClass: Pick<AgentClass, "supportsCooperativeStop" | "announcesCalls" | "knowsCost">,
 ): AgentAbilities {
-  return { cooperativeStop: agentClass.supportsCooperativeStop, announcesCalls: agentClass.announcesCalls };
+  const { supportsCooperativeStop, announcesCalls, knowsCost } = agentClass;
+  return { cooperativeStop: supportsCooperativeStop, announcesCalls, ...(knowsCost ? { knowsCost } : {}) };
 }
 
 /** The spec of an agent that is a class and a config. */

@@ -50,6 +50,8 @@ export interface DefineOptions extends SpecOptions {
   readonly cooperativeStop?: boolean | undefined;
   /** True when the function calls `emit.call` before every model call: then the usage of a lost attempt can be exact. */
   readonly announcesCalls?: boolean | undefined;
+  /** True when the function reports `costUsd` with its usage: then a limit on cost can hold. */
+  readonly knowsCost?: boolean | undefined;
 }
 
 const AGENT_VALUE: unique symbol = Symbol.for("turnq.agent") as never;
@@ -61,6 +63,7 @@ export interface DefinedAgent {
   readonly run: AgentFunction;
   readonly cooperativeStop: boolean;
   readonly announcesCalls: boolean;
+  readonly knowsCost?: boolean | undefined;
   readonly lane: string | undefined;
   readonly limits: LimitsInput | undefined;
   readonly retry: RetryInput | undefined;
@@ -78,6 +81,7 @@ export function defineAgent(name: string, run: AgentFunction, options: DefineOpt
     run,
     cooperativeStop: options.cooperativeStop ?? true,
     announcesCalls: options.announcesCalls ?? false,
+    ...(options.knowsCost === true ? { knowsCost: true } : {}),
     lane: options.lane,
     limits: options.limits,
     retry: options.retry,
@@ -99,7 +103,11 @@ export function specOf(
     name,
     lane: options.lane ?? agent.lane ?? name,
     kind: "value",
-    abilities: { cooperativeStop: agent.cooperativeStop, announcesCalls: agent.announcesCalls },
+    abilities: {
+      cooperativeStop: agent.cooperativeStop,
+      announcesCalls: agent.announcesCalls,
+      ...(agent.knowsCost === true ? { knowsCost: true } : {}),
+    },
     limits: { ...agent.limits, ...options.limits },
     retry: { ...agent.retry, ...options.retry },
     create: (init) => new FunctionAgent({ ...init, name, config: agent }),

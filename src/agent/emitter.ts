@@ -15,8 +15,11 @@ export interface Emitter {
   /** A piece of the answer. */
   readonly text: (text: string) => void;
   readonly thought: (text: string) => void;
-  /** A model call is about to be paid for. */
-  readonly call: (model?: string) => void;
+  /**
+   * A model call is about to be paid for. Resolves when that is stored, so that its cost is not lost with the worker:
+   * to be awaited before the call. False when the call must not be made. Never rejects.
+   */
+  readonly call: (model?: string) => Promise<boolean>;
   /** What one model call has used; the calls are added up. */
   readonly usage: (used: CallUsage) => void;
   readonly plan: (plan: readonly PlanStep[]) => void;
@@ -50,7 +53,7 @@ export function emitterFor(turn: AgentTurn): Emitter {
   return {
     text: (text) => emit({ type: "text_delta", text }),
     thought: (text) => emit({ type: "thought_delta", text }),
-    call: (model) => emit({ type: "call_start", ...(model === undefined ? {} : { model }) }),
+    call: (model) => turn.announceCall(model),
     usage: (call) => {
       used = used === undefined ? usageOfCall(call) : addUsage(used, usageOfCall(call));
       emit({ type: "usage", usage: used });

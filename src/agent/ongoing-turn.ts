@@ -7,6 +7,7 @@ import type { StopReason } from "../domain/stop-reason.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import type { AttemptStatus, TurnRecord } from "../domain/turn-record.ts";
 import type { Input } from "../domain/turn-request.ts";
+import type { Stored } from "./agent-init.ts";
 import { TIME_OVER, afterMs, within, type Clock } from "./deadline.ts";
 import type { EventCollector } from "./event-collector.ts";
 import type { StepDetails } from "./open-step.ts";
@@ -46,6 +47,11 @@ export interface AgentTurn {
   readonly maxSteps: number | undefined;
   /** Tells what happens. Never throws; what cannot be an event is dropped, and all after the end. */
   readonly emit: (event: EventBody) => void;
+  /**
+   * Announces a model call, and waits until that is stored: what the call costs is then not lost with the worker.
+   * False when the call must not be made: the turn was ended, or is another worker's by now. Never rejects.
+   */
+  readonly announceCall: (model?: string, thread?: CallThread) => Promise<boolean>;
   /** To be asked at every safe boundary, after each message or tool result. Never throws; an answer stays. */
   readonly shouldStop: () => StopReason | undefined;
   /** Ends the open step with what no event carries: program, prints, memory … */
@@ -53,6 +59,12 @@ export interface AgentTurn {
   /** True once something was left out of the transcript, which is bounded. */
   readonly transcriptCut: boolean;
   readonly collector: EventCollector;
+}
+
+/** The nested agent that makes a call; the agent itself unless given. */
+export interface CallThread {
+  readonly threadId?: string | undefined;
+  readonly parentThreadId?: string | undefined;
 }
 
 /** Why a turn was ended from outside. */
@@ -77,7 +89,7 @@ export interface OngoingTurnOptions {
   readonly timeoutMs?: number | undefined;
   readonly maxSteps?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  readonly onEvent?: ((event: EventBody) => void) | undefined;
+  readonly onEvent?: ((event: EventBody) => Stored | void) | undefined;
   readonly shouldStop?: (() => StopReason | undefined) | undefined;
   readonly buildRecord: (end: TurnEnd) => TurnRecord;
   /** Ends the agent's processes; called once at the deadline or when the signal is aborted. */
@@ -100,6 +112,7 @@ export class OngoingTurn implements AgentTurn {
   #callOffDeadline: () => void = () => undefined;
   #killed: KillCause | undefined;
   #wakeKilled: () => void = () => undefined;
+  #stored: Stored = undefined;
   #told: StopReason | undefined;
   #stopped: StopReason | undefined;
   #record: TurnRecord | undefined;
@@ -116,7 +129,7 @@ export class OngoingTurn implements AgentTurn {
       const fitting = this.#budget.fit(event);
       if (fitting === undefined) return this.collector.leaveOut(event, options.clock.now());
       this.collector.add(fitting, options.clock.now());
-      options.onEvent?.(fitting);
+      this.#stored = options.onEvent?.(fitting) ?? undefined;
     });
   }
 
@@ -154,6 +167,24 @@ export class OngoingTurn implements AgentTurn {
   }
 
   readonly emit = (event: EventBody): void => this.#gate.emit(event);
+
+  readonly announceCall = async (model?: string, { threadId, parentThreadId }: CallThread = {}): Promise<boolean> => {
+    this.#stored = undefined;
+    this.emit({
+      type: "call_start",
+      ...(model === undefined ? {} : { model }),
+      ...(threadId === undefined ? {} : { threadId }),
+      ...(parentThreadId === undefined ? {} : { parentThreadId }),
+    });
+    const stored = this.#stored as Stored;
+    if (stored === undefined) return this.#killed === undefined;
+    const { signal } = this;
+    const killed = new Promise<false>((resolve) => {
+      if (signal.aborted) resolve(false);
+      else signal.addEventListener("abort", () => resolve(false), { once: true });
+    });
+    return await Promise.race([stored, killed]);
+  };
 
   readonly shouldStop = (): StopReason | undefined => {
     this.#told ??= this.#killed === undefined ? this.#ask() : this.#killed === "timeout" ? "deadline" : "cancelled";

@@ -10,6 +10,8 @@ export interface Spent {
   readonly steps: number;
   readonly toolCalls: number;
   readonly tokens: number;
+  /** US dollars, as far as they are known. */
+  readonly costUsd: number;
 }
 
 /** What a criterion sees: what was used over all attempts, and the time of this one. */
@@ -42,6 +44,8 @@ export class TurnMonitor {
   #toolCalls: number;
   readonly #tokensBefore: number;
   #tokens = 0;
+  readonly #costBefore: number;
+  #costUsd = 0;
   #requested: StopRequest | undefined;
   #answer: StopReason | undefined;
 
@@ -54,6 +58,7 @@ export class TurnMonitor {
     this.#steps = options.before?.steps ?? 0;
     this.#toolCalls = options.before?.toolCalls ?? 0;
     this.#tokensBefore = options.before?.tokens ?? 0;
+    this.#costBefore = options.before?.costUsd ?? 0;
   }
 
   /** What `shouldStop` has answered. */
@@ -63,7 +68,12 @@ export class TurnMonitor {
 
   /** What was used over all attempts. A figure never shrinks, whatever an agent reports. */
   get spent(): Spent {
-    return { steps: this.#steps, toolCalls: this.#toolCalls, tokens: this.#tokensBefore + this.#tokens };
+    return {
+      steps: this.#steps,
+      toolCalls: this.#toolCalls,
+      tokens: this.#tokensBefore + this.#tokens,
+      costUsd: this.#costBefore + this.#costUsd,
+    };
   }
 
   /** Takes note of what the agent does. Steps count when they have ended, tool calls when they begin. */
@@ -77,6 +87,7 @@ export class TurnMonitor {
         return;
       case "usage":
         this.#tokens = Math.max(this.#tokens, totalTokens(event.usage) ?? 0);
+        this.#costUsd = Math.max(this.#costUsd, event.usage.costUsd ?? 0);
         return;
       default:
         return;
@@ -95,14 +106,15 @@ export class TurnMonitor {
   };
 
   #ownReason(): StopReason | undefined {
-    const { maxSteps, maxToolCalls, maxTokens } = this.#limits;
+    const { maxSteps, maxToolCalls, maxTokens, maxCostUsd } = this.#limits;
     const elapsedMs = this.#clock.monotonicMs() - this.#startedMs;
     if (elapsedMs >= cooperativeDeadlineMs(this.#limits)) return "deadline";
-    const { steps, toolCalls, tokens } = this.spent;
-    if (this.#isEnough({ steps, toolCalls, tokens, elapsedMs })) return "criterion";
+    const { steps, toolCalls, tokens, costUsd } = this.spent;
+    if (this.#isEnough({ steps, toolCalls, tokens, costUsd, elapsedMs })) return "criterion";
     if (maxSteps !== undefined && steps >= maxSteps) return "max_steps";
     if (maxToolCalls !== undefined && toolCalls >= maxToolCalls) return "max_tool_calls";
     if (maxTokens !== undefined && tokens >= maxTokens) return "max_tokens";
+    if (maxCostUsd !== undefined && costUsd >= maxCostUsd) return "max_cost";
     return undefined;
   }
 

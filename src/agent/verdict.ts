@@ -1,4 +1,5 @@
 import { failure, type Failure, type FailureCode } from "../domain/failure.ts";
+import type { Limits } from "../domain/limits.ts";
 import { isLimit, type StopReason } from "../domain/stop-reason.ts";
 import { crashReason, strongestStatus, type AttemptStatus } from "../domain/turn-record.ts";
 import { agentFailure } from "./turn-errors.ts";
@@ -6,7 +7,7 @@ import { agentFailure } from "./turn-errors.ts";
 /** What a worker may ask of a running attempt. */
 export type StopRequest = "cancelled" | "shutdown" | "lease_lost";
 /** Why an attempt was killed. */
-export type KillReason = StopRequest | "timeout";
+export type KillReason = StopRequest | "timeout" | "idle";
 
 /** How an attempt ended, without what it did. */
 export interface Ending {
@@ -39,20 +40,22 @@ export function endOfStop(reason: StopReason): Ending {
 }
 
 /** How an attempt ended that was killed for this reason. */
-export function endOfKill(reason: KillReason, timeoutMs: number): Ending {
+export function endOfKill(reason: KillReason, { timeoutMs, idleMs }: TimeLimits): Ending {
   if (reason === "timeout") {
     const text = `the turn reached its deadline of ${timeoutMs} ms`;
-    return {
-      status: "timeout",
-      crashed: true,
-      crashReason: text,
-      failure: failure("timeout", text),
-      stopReason: "deadline",
-    };
+    return { ...timedOut("timeout", text), stopReason: "deadline" };
   }
+  if (reason === "idle") return timedOut("idle_timeout", `the agent was silent for ${idleMs} ms`);
   const { status, code, text } = REQUESTED[reason];
   return { status, crashed: true, crashReason: text, failure: failure(code, text), stopReason: reason };
 }
+
+function timedOut(code: "timeout" | "idle_timeout", text: string): Ending {
+  return { status: "timeout", crashed: true, crashReason: text, failure: failure(code, text) };
+}
+
+/** The limits that end an attempt by the clock. */
+export type TimeLimits = Pick<Limits, "timeoutMs" | "idleMs">;
 
 /** What is known of an attempt when it is over. */
 export interface Facts {
@@ -64,7 +67,7 @@ export interface Facts {
   readonly killed?: KillReason | undefined;
   /** What the worker asked for before the agent had ended. */
   readonly requested?: StopRequest | undefined;
-  readonly timeoutMs: number;
+  readonly limits: TimeLimits;
 }
 
 /**
@@ -75,8 +78,8 @@ export interface Facts {
  * `lost` of its own would have it run again for ever.
  */
 export function verdictOf(facts: Facts): Ending {
-  const { threw, killed, requested, timeoutMs } = facts;
-  if (killed !== undefined) return endOfKill(killed, timeoutMs);
+  const { threw, killed, requested, limits } = facts;
+  if (killed !== undefined) return endOfKill(killed, limits);
   const own = withinItsRights(facts.own, requested);
   if (requested === undefined) return own;
   if (requested === "shutdown" && !threw) return own;

@@ -34,6 +34,13 @@ export const AgentSummary = z.object({
 });
 export type AgentSummary = z.infer<typeof AgentSummary>;
 
+/** What a simulated model has served. */
+const Served = z.object({
+  requests: count,
+  byStatus: z.record(z.string(), count),
+  usage: z.object({ inputTokens: count, outputTokens: count, cacheReadTokens: count }),
+});
+
 /** What a batch came to. `turns` are all of it, `settled` those that ended: ok + failed + cancelled + expired. */
 export const Summary = z.object({
   type: z.literal("summary"),
@@ -44,6 +51,8 @@ export const Summary = z.object({
   /** Of the run that tells it; else from the first start to the last end. */
   durationMs: z.number().nonnegative(),
   byAgent: z.record(z.string(), AgentSummary),
+  /** What the simulator of this run has served: the ground truth for a simulated model's cost. */
+  simulated: Served.optional(),
 });
 export type Summary = z.infer<typeof Summary>;
 

@@ -126,6 +126,11 @@ async function checkConflicts(
   });
 }
 
+/** The turns of an input that was checked. */
+export function turnsOf(input: ReadableInput, cells: CellOptions): AsyncIterable<CellRequest> {
+  return requestsOf(input.open, cells);
+}
+
 /** What a submission stored. */
 export interface StoredTurns {
   readonly added: number;

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { NamedEntry } from "../app.ts";
-import { loadConfig, type Config } from "../config.ts";
+import { loadConfig, type Config, type ConfigAgent, type SimEntry } from "../config.ts";
 import { TurnqError } from "../domain/error.ts";
 import { openLog } from "../telemetry/pino-log.ts";
 import type { Log } from "../telemetry/log.ts";
@@ -9,6 +9,7 @@ import { findRedisServer } from "../redis/binary.ts";
 import { redactUrl } from "../redis/url.ts";
 import type { Turnq } from "../turnq.ts";
 import type { CommandContext } from "./context.ts";
+import { BUILT_IN_SIM, playableEntry } from "./simulation.ts";
 
 /** How long Redis may take to answer at the start, in ms. */
 export const CONNECT_WITHIN_MS = 5000;
@@ -29,8 +30,10 @@ export interface RedisPlace {
 export interface OpenStore {
   readonly turnq: Turnq;
   readonly config: Config;
-  /** The agents of the configuration and the built-in ones. */
+  /** The agents of the configuration and the built-in ones; a simulated one plays on nothing yet. */
   readonly agents: readonly NamedEntry[];
+  /** The simulated ones among them, which need a simulator to run. */
+  readonly simulated: ReadonlyMap<string, SimEntry>;
   readonly redis: RedisPlace;
   /** Ends within 2 s, whatever Redis does. */
   close(): Promise<void>;
@@ -43,7 +46,11 @@ export async function openStore(
 ): Promise<OpenStore> {
   const { cwd, env } = context;
   const config = await loadConfig({ file: options.config, cwd, env });
-  const agents = entriesOf(config);
+  const entries = entriesOf(config);
+  const agents = Object.entries(entries).map(([name, entry]) => playableEntry(name, entry));
+  const simulated = new Map(
+    Object.entries(entries).flatMap(([name, entry]) => (entry.type === "sim" ? [[name, entry] as const] : [])),
+  );
   const redis = await placeRedis(context);
   try {
     // Loaded only here: BullMQ is half of the start-up time, and `--help` needs none of it.
@@ -57,7 +64,7 @@ export async function openStore(
       connectWithinMs: CONNECT_WITHIN_MS,
       log,
     });
-    return { turnq, config, agents, redis, close: () => closeStore(turnq, redis) };
+    return { turnq, config, agents, simulated, redis, close: () => closeStore(turnq, redis) };
   } catch (error) {
     redis.close();
     throw error;
@@ -72,10 +79,9 @@ async function closeStore(turnq: Turnq, redis: RedisPlace): Promise<void> {
   redis.close();
 }
 
-/** The agents of a configuration, and `echo` and `noop` unless it has agents of these names. */
-export function entriesOf(config: Config): NamedEntry[] {
-  const builtIn = { echo: { type: "echo" }, noop: { type: "noop" } } as const;
-  return Object.entries({ ...builtIn, ...config.agents }).map(([name, entry]) => ({ ...entry, name }));
+/** The agents of a configuration, and `sim`, `echo` and `noop` unless it has agents of these names. */
+export function entriesOf(config: Config): Readonly<Record<string, ConfigAgent>> {
+  return { echo: { type: "echo" }, noop: { type: "noop" }, sim: BUILT_IN_SIM, ...config.agents };
 }
 
 /** The Redis to use. Throws `redis_missing` or `redis_unreachable`. */

@@ -2,6 +2,8 @@ import { InvalidArgumentError, Option } from "commander";
 import { parseMapping, type Mapping } from "../batch/mapping.ts";
 import { CheckType } from "../domain/check.ts";
 import { messageOf } from "../domain/error.ts";
+import { settingsOfText } from "../simulator/settings-text.ts";
+import type { ModelSettingsInput } from "../simulator/model-settings.ts";
 import { Id, Name } from "../domain/id.ts";
 
 /** A whole number of at least 1. */
@@ -61,6 +63,14 @@ function seedNumber(text: string): number {
   return number;
 }
 
+function simulatedSettings(text: string): ModelSettingsInput {
+  try {
+    return settingsOfText(text);
+  } catch (error) {
+    throw new InvalidArgumentError(messageOf(error));
+  }
+}
+
 /** Adds to a list: for options that may be given more than once. */
 function repeated(text: string, before: readonly string[] | undefined): readonly string[] {
   return [...(before ?? []), name(text)];
@@ -99,6 +109,11 @@ export const OPTIONS = {
     seed: () => new Option("--seed <n>", "what answers and faults are drawn from").argParser(seedNumber),
     model: () => new Option("--model <name>", "a model's name; give it again for more").argParser(repeated),
   },
+  sim: () =>
+    new Option(
+      "--sim <setting=value,…>",
+      "how simulated agents behave: accuracy=0.9,seed=3,latency=5..20,rate=20/s and faults 429=0.05,cut=0.02",
+    ).argParser(simulatedSettings),
   json: () => new Option("--json", "one JSON object per line on stdout, and nothing else"),
   quiet: () => new Option("--quiet", "no progress and no hints"),
 } as const;

@@ -32,6 +32,7 @@ export function playableEntry(name: string, entry: ConfigAgent, url = NOWHERE): 
   const { lane, system, retry, price = PRICE, limits = {} } = entry;
   return {
     type: "chat",
+    provider: "openai-compatible",
     name,
     baseUrl: `${url}/v1`,
     model: simulatedModel(name),
@@ -57,7 +58,7 @@ export interface SimulationOptions {
   /** What `--sim` asks of all of them. */
   readonly settings?: ModelSettingsInput | undefined;
   /** Turns whose targets are its right answers; none where they are not known. */
-  readonly requests?: AsyncIterable<TurnRequest> | undefined;
+  readonly requests?: (() => AsyncIterable<TurnRequest>) | undefined;
   /** A folder for its answers file, which is gone when this has answered. */
   readonly dir: string;
 }
@@ -73,7 +74,7 @@ export async function startSimulation(options: SimulationOptions): Promise<Simul
   });
   const simulator = await startOwnSimulator(Object.fromEntries(models));
   try {
-    if (options.requests !== undefined) await learnTargets(simulator.learn, options.requests, options);
+    if (options.requests !== undefined) await learnTargets(simulator.learn, options.requests(), options);
   } catch (error) {
     await simulator.close();
     throw error;

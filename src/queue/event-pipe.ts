@@ -43,18 +43,19 @@ export class EventPipe {
     this.#seq = options.after;
   }
 
-  /** Takes an event. Never throws and never waits. */
-  push(body: EventBody): void {
-    if (!this.#open) return;
+  /** Takes an event. Never throws. Of a model call that is announced it answers when that is stored: false when the attempt is no longer current. */
+  push(body: EventBody): Promise<boolean> | undefined {
+    if (!this.#open) return body.type === "call_start" ? Promise.resolve(false) : undefined;
     if (body.type === "text_delta" || body.type === "thought_delta") {
-      if (this.#chars >= this.#options.maxChars) return;
+      if (this.#chars >= this.#options.maxChars) return undefined;
       this.#chars += body.text.length;
-      if (this.#merge(body)) return;
+      if (this.#merge(body)) return undefined;
     }
     this.#waiting.push({ at: this.#now(), body });
     // A model call that is about to be paid for must be known before the worker can die of it.
     if (body.type === "call_start" || this.#waiting.length >= FLUSH_MAX) this.#flush();
     else this.#timer ??= setTimeout(() => this.#flush(), FLUSH_EVERY_MS);
+    return body.type === "call_start" ? this.#flushing.then(() => this.#open) : undefined;
   }
 
   #merge(body: EventBody & { type: "text_delta" | "thought_delta" }): boolean {

@@ -1,5 +1,6 @@
 import type { Job } from "bullmq";
 import { runAttempt } from "../agent/attempt.ts";
+import type { Spent } from "../agent/turn-monitor.ts";
 import type { AgentSpec } from "../agent/agent-spec.ts";
 import { messageOf } from "../domain/error.ts";
 import { TRANSCRIPT_MAX } from "../domain/text.ts";
@@ -46,8 +47,8 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
       if (reason === "cancelled") notePhase(lane, name, "killed");
     },
     onEvent: (event: EventBody) => {
-      pipe.push(event);
       progress.see(event);
+      return pipe.push(event);
     },
   });
   const release = leases.hold(request.id, attempt, {
@@ -88,13 +89,14 @@ function notePhase(
 }
 
 /** What earlier attempts of this generation used, for the limits that count over all of them. */
-function usedBefore(facts: TurnFacts): { steps: number; toolCalls: number; tokens: number } {
-  const before = { steps: 0, toolCalls: 0, tokens: 0 };
+function usedBefore(facts: TurnFacts): Spent {
+  const before = { steps: 0, toolCalls: 0, tokens: 0, costUsd: 0 };
   for (const attempt of facts.attempts) {
     if (attempt.attempt < facts.firstAttempt) continue;
     before.steps += attempt.steps;
     before.toolCalls += attempt.usage.toolCalls;
     before.tokens += totalTokens(attempt.usage) ?? 0;
+    before.costUsd += attempt.usage.costUsd ?? 0;
   }
   return before;
 }

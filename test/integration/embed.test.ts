@@ -1,5 +1,4 @@
 import { spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { text } from "node:stream/consumers";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -31,19 +30,3 @@ test("examples/embed.ts runs, and ends by itself", async () => {
   );
   expect(lines.at(-1)).toBe("We look into it (message 1).");
 });
-
-test("the README shows the lines of examples/embed.ts", () => {
-  const readme = readFileSync("README.md", "utf8");
-  const shown = /```ts\n([\s\S]*?)```/.exec(readme)?.[1] ?? "";
-  const example = new Set(readFileSync("examples/embed.ts", "utf8").split("\n").map(withoutRemark));
-  const missing = shown
-    .split("\n")
-    .map(withoutRemark)
-    .filter((line) => line !== "" && !example.has(line));
-  // Only the address and the imported types differ.
-  expect(missing.map((line) => line.split(" ")[0])).toEqual(["import", "const"]);
-});
-
-function withoutRemark(line: string): string {
-  return line.replace(/\s*\/\/ .*$/, "").trim();
-}

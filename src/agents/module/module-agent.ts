@@ -98,7 +98,9 @@ export class ModuleAgent extends Agent<ModuleSetup> {
         deadlineAt: leftMs === undefined ? undefined : Date.now() + leftMs,
         timeoutMs,
         onEvent: (event) => {
-          turn.emit(event);
+          if (event.type === "call_start")
+            void turn.announceCall(event.model, event).then((mayCall) => runner.tellStored(mayCall));
+          else turn.emit(event);
           poll();
         },
       });

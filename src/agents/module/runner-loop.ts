@@ -19,6 +19,7 @@ export interface RunnerSeat {
 export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
   let spec: AgentSpec | undefined;
   let told: { readonly id: number; readonly reason: StopReason } | undefined;
+  let announced: ((mayCall: boolean) => void)[] = [];
 
   async function load(order: Extract<RunnerOrder, { type: "load" }>): Promise<void> {
     try {
@@ -32,13 +33,15 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
 
   async function take(order: TurnOrder): Promise<void> {
     seat.mark(order.init.mark);
+    announced = [];
+    const announce = (): Promise<boolean> => new Promise((resolve) => announced.push(resolve));
     const answer = (): StopReason | undefined => (told?.id === order.id ? told.reason : undefined);
     let agent: Agent | undefined;
     try {
       if (spec === undefined) throw new Error("the runner was given a turn before its module was loaded");
       agent = spec.create(initFor(spec, order.init));
       await agent.start(order.start);
-      seat.send(await converse(agent, order, answer, seat));
+      seat.send(await converse(agent, order, { shouldStop: answer, announce }, seat));
     } catch (thrown) {
       seat.send(endedByThrow(agent, order.id, thrown));
     }
@@ -49,6 +52,7 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
   return (order) => {
     if (order.type === "load") void load(order);
     else if (order.type === "turn") void take(order);
+    else if (order.type === "stored") announced.shift()?.(order.mayCall);
     else told = { id: order.id, reason: order.reason };
   };
 }
@@ -56,14 +60,16 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
 async function converse(
   agent: Agent,
   order: TurnOrder,
-  shouldStop: () => StopReason | undefined,
+  ask: { readonly shouldStop: () => StopReason | undefined; readonly announce: () => Promise<boolean> },
   seat: RunnerSeat,
 ): Promise<RunnerReport> {
   const { id, input, history, timeoutMs, maxSteps } = order;
   let stopReason: StopReason | undefined;
-  const onEvent = (event: EventBody): void => {
+  const { shouldStop, announce } = ask;
+  const onEvent = (event: EventBody): Promise<boolean> | undefined => {
     if (isOwnFrame(event)) stopReason = event.type === "agent_end" ? event.stopReason : stopReason;
     else seat.send({ type: "event", id, event });
+    return event.type === "call_start" ? announce() : undefined;
   };
   const record = await agent.communicate(input, { onEvent, timeoutMs, maxSteps, shouldStop, history });
   return { type: "ended", id, record, ...(stopReason === undefined ? {} : { stopReason }) };

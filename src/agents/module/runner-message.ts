@@ -36,12 +36,20 @@ export interface StopOrder {
   readonly reason: StopReason;
 }
 
+/** The answer to an announced call: it is stored, and may be made or not. In the order of the announcements. */
+export interface StoredOrder {
+  readonly type: "stored";
+  readonly id: number;
+  readonly mayCall: boolean;
+}
+
 /** What a worker tells a runner. */
-export type RunnerOrder = LoadOrder | TurnOrder | StopOrder;
+export type RunnerOrder = LoadOrder | TurnOrder | StopOrder | StoredOrder;
 
 const Abilities: z.ZodType<AgentAbilities> = z.object({
   cooperativeStop: z.boolean(),
   announcesCalls: z.boolean(),
+  knowsCost: z.boolean().optional(),
 });
 
 /** What is known of a module's agent once it was loaded. */

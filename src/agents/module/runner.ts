@@ -108,6 +108,11 @@ export class Runner {
     }
   }
 
+  /** Answers the first announced call that has no answer yet. */
+  tellStored(mayCall: boolean): void {
+    if (this.#current !== 0) this.#send({ type: "stored", id: this.#current, mayCall });
+  }
+
   tellStop(reason: StopReason): void {
     if (this.#current !== 0) this.#send({ type: "stop", id: this.#current, reason });
   }

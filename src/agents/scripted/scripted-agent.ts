@@ -74,7 +74,7 @@ export class ScriptedAgent extends Agent<ScriptedConfig | null | undefined> {
   async #act(action: Action, turn: AgentTurn, emit: Emitter): Promise<Ended> {
     if ("say" in action) emit.text(this.#fill(action.say, turn));
     else if ("think" in action) emit.thought(this.#fill(action.think, turn));
-    else if ("call" in action) announce(emit, action.call);
+    else if ("call" in action) await announce(emit, action.call);
     else if ("usage" in action) emit.usage(action.usage);
     else if ("plan" in action) emit.plan(action.plan);
     else if ("stepEnd" in action) emit.stepEnd({ success: action.stepEnd });
@@ -153,10 +153,9 @@ export function scriptedAgent(name = "scripted", config: ScriptedConfig = {}, op
   return agentClassSpec(name, ScriptedAgent, config, { ...options, kind: "scripted" });
 }
 
-function announce(emit: Emitter, model: true | string): void {
+async function announce(emit: Emitter, model: true | string): Promise<void> {
   emit.stepStart();
-  if (model === true) emit.call();
-  else emit.call(model);
+  await emit.call(model === true ? undefined : model);
 }
 
 /** Sleeps without letting anything else of this process run. */

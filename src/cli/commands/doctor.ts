@@ -114,7 +114,7 @@ async function checkConfig({ cwd, env }: CommandContext, file: string | undefine
   const base = { name: "configuration", severity: "error", wanted: "a valid one" } as const;
   try {
     const config = await loadConfig({ file, cwd, env });
-    const names = entriesOf(config).map(({ name }) => name);
+    const names = Object.keys(entriesOf(config));
     return {
       ...base,
       ok: true,

@@ -1,26 +1,36 @@
-import { open, stat } from "node:fs/promises";
-import { TurnqError } from "../../domain/error.ts";
 import type { Command } from "commander";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { InputReport } from "../../batch/input.ts";
 import type { ReadableInput } from "../../batch/spool.ts";
 import type { Summary } from "../../batch/summary.ts";
 import type { Batch } from "../../batch-handle.ts";
 import type { BatchPlace } from "../../queue/batch-view.ts";
-import type { WorkerHandle, WorkerOptions } from "../../turnq.ts";
-import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions, type StoredTurns } from "../batch-input.ts";
+import type { WorkerHandle } from "../../turnq.ts";
+import {
+  cellOptions,
+  checkTurns,
+  openTurns,
+  storeTurns,
+  turnsOf,
+  type InputOptions,
+  type StoredTurns,
+} from "../batch-input.ts";
 import { abandonedText, phaseText } from "../close-text.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { followBatch } from "../follow-batch.ts";
 import type { Interruption } from "../interruption.ts";
+import { laneSettings } from "../lane-settings.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
+import { refuseToOverwrite } from "../out-file.ts";
 import { showProgress, type ProgressStyle } from "../progress-view.ts";
 import { counted } from "../quantity-text.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 import { resultsPath } from "../results-path.ts";
+import { startSimulation, type Simulation } from "../simulation.ts";
 import { summaryLine, summaryTable } from "../summary-view.ts";
+import type { ModelSettingsInput } from "../../simulator/model-settings.ts";
 import { newBatchId } from "../type-next.ts";
 
 interface RunOptions extends InputOptions {
@@ -29,6 +39,7 @@ interface RunOptions extends InputOptions {
   readonly threshold?: number | undefined;
   readonly failOnError?: boolean | undefined;
   readonly out?: string | undefined;
+  readonly sim?: ModelSettingsInput | undefined;
   readonly messages?: boolean | undefined;
   readonly config?: string | undefined;
   readonly json?: boolean | undefined;
@@ -59,6 +70,7 @@ export function addRun(program: Command, act: (file: string, options: RunOptions
     .addOption(OPTIONS.threshold())
     .addOption(OPTIONS.failOnError())
     .addOption(OPTIONS.out())
+    .addOption(OPTIONS.sim())
     .addOption(OPTIONS.messages())
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.lane("the lane of turns that name none (the agent's own unless given)"))
@@ -93,30 +105,6 @@ export async function run(context: CommandContext, file: string, options: RunOpt
   }
 }
 
-/** `--out` is written anew: it may replace results, and nothing else that somebody has. Throws `invalid_request`. */
-async function refuseToOverwrite(cwd: string, file: string, out: string | undefined): Promise<void> {
-  if (out === undefined) return;
-  const path = resolve(cwd, out);
-  const found = await stat(path).catch(() => undefined);
-  if (found === undefined || !found.isFile() || found.size === 0) return;
-  const first = await firstBytes(path);
-  if (!first.startsWith('{"type":"result"'))
-    throw new TurnqError("invalid_request", `${out} holds something else than results and would be overwritten`, {
-      where: "--out",
-      hint: file === out ? "It is the input; name another file." : "Name another file, or remove it.",
-    });
-}
-
-async function firstBytes(path: string): Promise<string> {
-  const handle = await open(path, "r");
-  try {
-    const { bytesRead, buffer } = await handle.read(Buffer.alloc(16), 0, 16, 0);
-    return buffer.toString("utf8", 0, bytesRead);
-  } finally {
-    await handle.close();
-  }
-}
-
 class Run {
   readonly #context: CommandContext;
   readonly #options: RunOptions;
@@ -128,6 +116,7 @@ class Run {
   /** The agents that its turns name. */
   #agents: ReadonlySet<string> = new Set();
   #collector: ResultCollector;
+  #simulation: Simulation | undefined;
   readonly #startedAt: number;
 
   constructor(context: CommandContext, options: RunOptions, store: OpenStore, interruption: Interruption) {
@@ -156,8 +145,12 @@ class Run {
     if (!stored.complete)
       return this.#cancelled(`${stored.added + stored.duplicates} of ${report.turns} turns are stored`);
     this.#tellOfStored(stored);
-    await this.#work();
-    return this.#report();
+    try {
+      await this.#work(() => turnsOf(input, cells));
+      return await this.#report();
+    } finally {
+      await this.#simulation?.close();
+    }
   }
 
   #tellOfStored({ added, duplicates, agents }: StoredTurns): void {
@@ -176,11 +169,11 @@ class Run {
   }
 
   /** Runs and collects until all is settled or it is to end early. */
-  async #work(): Promise<void> {
+  async #work(turns: () => ReturnType<typeof turnsOf>): Promise<void> {
     const { output, now } = this.#context;
     const place: BatchPlace = new Map();
     const sink = await this.#openSink(place);
-    const worker = await this.#startWorker();
+    const worker = await this.#startWorker(turns);
     const ended = new AbortController();
     const progress = showProgress({
       output,
@@ -227,11 +220,24 @@ class Run {
   }
 
   /** A worker for the agents of these turns, and for no other: what else waits in the store is not this command's to pay for. */
-  async #startWorker(): Promise<WorkerHandle | undefined> {
+  async #startWorker(requests: () => ReturnType<typeof turnsOf>): Promise<WorkerHandle | undefined> {
     const { turns, states } = await this.#batch.progress();
     if (states.settled === turns || this.#early.aborted) return undefined;
+    const { agents, simulated } = this.#store;
+    const simulation = await startSimulation({
+      agents: new Map([...simulated].filter(([name]) => this.#agents.has(name))),
+      settings: this.#options.sim,
+      requests,
+      dir: join(this.#context.cwd, ".turnq", "tmp"),
+    });
+    this.#simulation = simulation;
+    if (simulation !== undefined && this.#options.quiet !== true)
+      this.#context.output.note(`a SIMULATED model answers, no real one; what it served: ${simulation.url}/served`);
     const worker = this.#store.turnq.worker({
-      agents: this.#store.agents.filter(({ name }) => this.#agents.has(name)),
+      agents: [
+        ...agents.filter(({ name }) => this.#agents.has(name) && !simulated.has(name)),
+        ...(simulation?.agents ?? []),
+      ],
       lanes: await this.#batch.lanes(),
       concurrency: this.#options.concurrency,
       ...laneSettings(this.#store),
@@ -292,6 +298,11 @@ class Run {
   }
 
   async #summary(): Promise<Summary> {
+    const simulated = await this.#simulation?.served().catch(() => undefined);
+    return { ...(await this.#counts()), ...(simulated === undefined ? {} : { simulated }) };
+  }
+
+  async #counts(): Promise<Summary> {
     const durationMs = this.#context.now() - this.#startedAt;
     try {
       const counts = await this.#batch.progress();
@@ -368,19 +379,4 @@ class Run {
 
 function sizeText({ samples, turns }: InputReport): string {
   return turns === samples ? counted(turns, "turn") : `${counted(samples, "sample")}, ${counted(turns, "turn")}`;
-}
-
-/** The limits of lanes over all workers, and how long turns are kept, as the configuration file has them; without one they stay as they are stored. */
-export function laneSettings({
-  config,
-}: Pick<OpenStore, "config">): Partial<Pick<WorkerOptions, "laneConcurrency" | "laneLimits" | "retention">> {
-  if (config.file === undefined) return {};
-  const lanes = Object.entries(config.lanes);
-  return {
-    laneConcurrency: Object.fromEntries(
-      lanes.flatMap(([name, { concurrency }]) => (concurrency === undefined ? [] : [[name, concurrency] as const])),
-    ),
-    laneLimits: Object.fromEntries(lanes),
-    retention: config.retention,
-  };
 }

@@ -1,19 +1,23 @@
 import type { Command } from "commander";
 import { once } from "node:events";
+import { join } from "node:path";
 import { didYouMean } from "../../batch/nearest.ts";
 import { TurnqError } from "../../domain/error.ts";
 import { abandonedText, phaseText } from "../close-text.ts";
+import type { ModelSettingsInput } from "../../simulator/model-settings.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
+import { laneSettings } from "../lane-settings.ts";
+import { startSimulation, type Simulation } from "../simulation.ts";
 import { OPTIONS } from "../option-parsers.ts";
-import { laneSettings } from "./run.ts";
 
 interface WorkOptions {
   readonly agent?: readonly string[] | undefined;
   readonly concurrency: number;
   readonly config?: string | undefined;
   readonly lane?: string | undefined;
+  readonly sim?: ModelSettingsInput | undefined;
   readonly quiet?: boolean | undefined;
 }
 
@@ -30,6 +34,7 @@ export function addWork(program: Command, act: (options: WorkOptions) => Promise
     .addOption(OPTIONS.concurrency())
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.lane("a lane to take turns from besides the agents' own"))
+    .addOption(OPTIONS.sim())
     .addOption(OPTIONS.quiet())
     .addHelpText(
       "after",
@@ -47,11 +52,21 @@ Next: turnq submit FILE in another terminal, turnq results BATCH for what came o
 export async function work(context: CommandContext, options: WorkOptions): Promise<number> {
   const { output, lines } = context;
   const store = await openStore(context, options);
+  let simulation: Simulation | undefined;
   try {
     const agents = chosenAgents(store, options.agent);
     const interruption = context.interruptible();
+    // Not the built-in one: a worker that nobody asked to simulate does not.
+    const names = agents
+      .map(({ name }) => name)
+      .filter((name) => options.agent !== undefined || name in store.config.agents);
+    simulation = await startSimulation({
+      agents: new Map([...store.simulated].filter(([name]) => names.includes(name))),
+      settings: options.sim,
+      dir: join(context.cwd, ".turnq", "tmp"),
+    });
     const worker = store.turnq.worker({
-      agents,
+      agents: [...agents.filter(({ name }) => !store.simulated.has(name)), ...(simulation?.agents ?? [])],
       lanes: options.lane === undefined ? [] : [options.lane],
       concurrency: options.concurrency,
       ...laneSettings(store),
@@ -73,6 +88,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     if (interruption.name === "SIGINT") return EXIT.cancelled;
     return report.abandoned === 0 ? EXIT.ok : EXIT.failed;
   } finally {
+    await simulation?.close();
     await store.close();
   }
 }

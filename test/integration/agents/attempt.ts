@@ -59,10 +59,10 @@ export class Place {
       iteration: 1,
       generation: 1,
       history: [],
-      before: { steps: 0, toolCalls: 0, tokens: 0 },
+      before: { steps: 0, toolCalls: 0, tokens: 0, costUsd: 0 },
       mark: markText({ store: this.store, lane: spec.lane, turn, attempt: 1, worker: this.worker }),
       start: startOptions({ workingDirectory: this.folder, env: {} }),
-      onEvent: (event) => events.push(event),
+      onEvent: (event) => void events.push(event),
       ...order,
     });
     return { ...attempt, turn, events };

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
+import { createServer, type AddressInfo } from "node:net";
 import { dirname, join } from "node:path";
 import { CliFolder, until } from "../cli/cli-folder.ts";
 
@@ -42,11 +43,13 @@ const JITI = join(dirname(createRequire(import.meta.url).resolve("jiti/package.j
 export class PageFolder {
   readonly #folder: CliFolder;
   readonly #env: NodeJS.ProcessEnv;
+  readonly #port: string;
   readonly #background: ChildProcess[] = [];
 
-  private constructor(folder: CliFolder, env: NodeJS.ProcessEnv) {
+  private constructor(folder: CliFolder, env: NodeJS.ProcessEnv, port: number) {
     this.#folder = folder;
     this.#env = env;
+    this.#port = String(port);
   }
 
   static async make(): Promise<PageFolder> {
@@ -67,7 +70,12 @@ export class PageFolder {
     const { PATH = "", HOME = "" } = process.env;
     const { url } = await folder.keepRedis();
     const env = { PATH: `${inside("bin")}:${PATH}`, HOME, REDIS_URL: url, PORT: "0", NO_COLOR: "1" };
-    return new PageFolder(folder, env);
+    return new PageFolder(folder, env, await freePort());
+  }
+
+  /** The text as it is run: a page's port 8080 may be taken here. */
+  #here(text: string): string {
+    return text.replaceAll("8080", this.#port);
   }
 
   get dir(): string {
@@ -75,12 +83,12 @@ export class PageFolder {
   }
 
   write(name: string, text: string): Promise<void> {
-    return this.#folder.write(name, text);
+    return this.#folder.write(name, this.#here(text));
   }
 
   /** Runs commands; answers what they said, and how they ended. */
   async sh(text: string): Promise<{ readonly code: number | null; readonly said: string }> {
-    return this.#ended("sh", ["-e", "-c", text]);
+    return this.#ended("sh", ["-e", "-c", this.#here(text)]);
   }
 
   /** Runs a program in TypeScript. */
@@ -96,7 +104,7 @@ export class PageFolder {
 
   /** Starts commands that go on; resolves when they have said something. */
   async background(text: string): Promise<void> {
-    const { child, said } = this.#start("sh", ["-c", text], true);
+    const { child, said } = this.#start("sh", ["-c", this.#here(text)], true);
     this.#background.push(child);
     await until(`a word of: ${text}`, () => {
       if (child.exitCode !== null) throw new Error(`it ended with code ${child.exitCode}: ${text}\n${said()}`);
@@ -121,4 +129,12 @@ export class PageFolder {
     }
     await this.#folder.remove();
   }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
 }

@@ -73,7 +73,7 @@ test("invariant 10, A55: Redis is down in mid-turn for longer than BullMQ's lock
   const agent = defineAgent("outage", async ({ text, emit }) => {
     runs += 1;
     emit.text(`${text} `);
-    emit.call();
+    void emit.call();
     if (text === "long") await done.opened;
     return undefined;
   });
@@ -256,7 +256,7 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
 test("A02: a turn whose workers die maxCrashes times ends as lost, ok false, with all its records", async () => {
   const agent = defineAgent("doomed", async ({ emit }) => {
     emit.text("half");
-    emit.call();
+    void emit.call();
     await new Promise<never>(() => undefined);
   });
   await scene.publish(agent);

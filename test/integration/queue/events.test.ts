@@ -103,7 +103,7 @@ test("events() live: what was flushed is there while the agent still runs, from 
   const gate = new Gate();
   const agent = defineAgent("live", async ({ attempt, emit }) => {
     emit.text("first ");
-    emit.call();
+    void emit.call();
     if (attempt === 1) throw new Error("boom");
     await gate.opened;
     emit.text("last");
@@ -129,7 +129,7 @@ test("events() after the streams are gone gives the record's events, deltas join
     for (let i = 0; i < 5; i++) {
       emit.text(`${i}`);
       // So that the deltas are flushed one by one.
-      emit.call();
+      void emit.call();
       emit.text(".");
     }
     await until(async () => scene.ledger("gone").events(turn.id, attempt, 0), "the flush");
@@ -184,7 +184,7 @@ test("result() with waitMs: WaitTimeoutError leaves the turn alone; D17: a settl
 
 test("more events at the end than a close takes: whoever watches misses none", async () => {
   const agent = defineAgent("many", ({ emit }) => {
-    emit.call();
+    void emit.call();
     for (let i = 0; i < 1700; i++) emit.toolEnd(emit.toolStart("t", { i }), i);
     return "done";
   });

@@ -197,7 +197,7 @@ test("told is written by BullMQ's own finish, in one step with the state, for co
 test("progress is on the job while the turn runs: attempt, steps, tokens and the last thing that happened", async () => {
   const agent = defineAgent("progress", async ({ emit, turn }) => {
     emit.stepStart();
-    emit.call();
+    void emit.call();
     emit.usage({ inputTokens: 30, outputTokens: 12 });
     emit.text("working on it");
     await until(

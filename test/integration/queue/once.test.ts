@@ -96,7 +96,7 @@ test.each([
     const agent = defineAgent(name, async ({ emit }) => {
       runs += 1;
       await gate.opened;
-      emit.call();
+      void emit.call();
       emit.usage({ inputTokens: 3 });
       return "kept";
     });

@@ -27,7 +27,7 @@ export function scene(spec: AgentSpec, limits: LimitsInput = {}, more: Partial<A
     iteration: 4,
     generation: 1,
     history: [],
-    before: { steps: 0, toolCalls: 0, tokens: 0 },
+    before: { steps: 0, toolCalls: 0, tokens: 0, costUsd: 0 },
     mark: "",
     start: startOptions(),
     onEvent: (event) => void events.push(event),

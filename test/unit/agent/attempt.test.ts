@@ -86,7 +86,7 @@ describe("runAttempt: ends of the agent's own", () => {
       { stepEnd: true },
       { poll: true as const },
     ]);
-    const before = { steps: 3, toolCalls: 0, tokens: 0 };
+    const before = { steps: 3, toolCalls: 0, tokens: 0, costUsd: 0 };
     const { record, stopReason } = await scene(scriptedAgent("s", { script }), { maxSteps: 5 }, { before }).after(0);
     expect(record).toMatchObject({ status: "limit_reached", crashed: false });
     expect(record.steps).toHaveLength(2);
@@ -284,7 +284,7 @@ describe("runAttempt: the limit of a transcript", () => {
             const id = emit.toolStart("t", "a".repeat(500_000));
             emit.toolEnd(id, "r".repeat(500_000));
             emit.plan([{ text: "p".repeat(500_000), status: "pending" }]);
-            emit.call();
+            void emit.call();
             emit.stepEnd({ program: "x".repeat(500_000) });
           }
           for (let n = 0; n < 100_000; n += 1) emit.thought("t");

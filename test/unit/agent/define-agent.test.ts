@@ -134,9 +134,9 @@ describe("defineAgent", () => {
   it("a lost attempt can be exact where the function announces its calls", async () => {
     const { record } = await run(
       ({ emit }) => {
-        emit.call("m-1");
+        void emit.call("m-1");
         emit.usage({ outputTokens: 2 });
-        emit.call("m-1");
+        void emit.call("m-1");
         return "x";
       },
       { announcesCalls: true },

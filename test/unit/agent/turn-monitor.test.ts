@@ -1,3 +1,4 @@
+import type { EventBody } from "../../../src/domain/turn-event.ts";
 import { describe, expect, it } from "vitest";
 import { resolveLimits } from "../../../src/domain/limits.ts";
 import { NO_USAGE } from "../../../src/domain/usage.ts";
@@ -48,7 +49,7 @@ describe("TurnMonitor", () => {
   });
 
   it("counts steps, tool calls and tokens over all attempts", () => {
-    const before = { steps: 2, toolCalls: 3, tokens: 100 };
+    const before = { steps: 2, toolCalls: 3, tokens: 100, costUsd: 0.5 };
     const steps = monitor({ maxSteps: 3 }, { before });
     expect(steps.shouldStop()).toBeUndefined();
     steps.observe(stepEnd);
@@ -64,7 +65,17 @@ describe("TurnMonitor", () => {
     expect(tokens.shouldStop()).toBeUndefined();
     tokens.observe(used(30));
     expect(tokens.shouldStop()).toBe("max_tokens");
-    expect(tokens.spent).toEqual({ steps: 2, toolCalls: 3, tokens: 130 });
+
+    const cost = monitor({ maxCostUsd: 0.75 }, { before });
+    const paid = (costUsd: number): EventBody => ({
+      type: "usage",
+      usage: { costUsd, modelCalls: 1, toolCalls: 0, known: "reported" },
+    });
+    cost.observe(paid(0.125));
+    expect(cost.shouldStop()).toBeUndefined();
+    cost.observe(paid(0.25));
+    expect(cost.shouldStop()).toBe("max_cost");
+    expect(tokens.spent).toEqual({ steps: 2, toolCalls: 3, tokens: 130, costUsd: 0.5 });
   });
 
   it("C32: usage is cumulative: a repeated report counts once, and a smaller one takes nothing back", () => {
@@ -80,7 +91,7 @@ describe("TurnMonitor", () => {
     const it = monitor();
     it.observe({ ...stepEnd, threadId: "sub", parentThreadId: "root" });
     it.observe({ ...toolStart, threadId: "sub", parentThreadId: "root" });
-    expect(it.spent).toEqual({ steps: 0, toolCalls: 1, tokens: 0 });
+    expect(it.spent).toEqual({ steps: 0, toolCalls: 1, tokens: 0, costUsd: 0 });
   });
 
   it("the first answer is latched", () => {

@@ -20,7 +20,7 @@ function verdict(own: Ending, more: Partial<Facts> = {}): string {
     crashed: partial,
     failure: why,
     stopReason,
-  } = verdictOf({ own, threw: own.crashed, timeoutMs: 50, ...more });
+  } = verdictOf({ own, threw: own.crashed, limits: { timeoutMs: 50 }, ...more });
   return [status, partial ? "crashed" : "whole", why?.code ?? "-", stopReason ?? "-"].join(" ");
 }
 
@@ -96,9 +96,9 @@ describe("verdictOf", () => {
   });
 
   it("a crash after a request keeps its own reason", () => {
-    const facts = { own: crashed, threw: true, requested: "cancelled", timeoutMs: 50 } as const;
+    const facts = { own: crashed, threw: true, requested: "cancelled", limits: { timeoutMs: 50 } } as const;
     expect(verdictOf(facts).crashReason).toBe("boom");
-    expect(endOfKill("cancelled", 50).crashReason).toBe("turn cancelled");
+    expect(endOfKill("cancelled", { timeoutMs: 50 }).crashReason).toBe("turn cancelled");
   });
 
   it("each stop reason has an end that is no crash", () => {

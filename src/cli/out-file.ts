@@ -1,0 +1,27 @@
+import { open, stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { TurnqError } from "../domain/error.ts";
+
+/** `--out` is written anew: it may replace results, and nothing else that somebody has. Throws `invalid_request`. */
+export async function refuseToOverwrite(cwd: string, file: string, out: string | undefined): Promise<void> {
+  if (out === undefined) return;
+  const path = resolve(cwd, out);
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined || !found.isFile() || found.size === 0) return;
+  const first = await firstBytes(path);
+  if (!first.startsWith('{"type":"result"'))
+    throw new TurnqError("invalid_request", `${out} holds something else than results and would be overwritten`, {
+      where: "--out",
+      hint: file === out ? "It is the input; name another file." : "Name another file, or remove it.",
+    });
+}
+
+async function firstBytes(path: string): Promise<string> {
+  const handle = await open(path, "r");
+  try {
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(16), 0, 16, 0);
+    return buffer.toString("utf8", 0, bytesRead);
+  } finally {
+    await handle.close();
+  }
+}
