@@ -2,13 +2,16 @@ import { resultLine, type ResultLine } from "./batch/result-line.ts";
 import { SpendFold, type Spend } from "./batch/spend.ts";
 import { TurnqError } from "./domain/error.ts";
 import type { BatchView, FollowOptions } from "./queue/batch-view.ts";
-import type { BatchCounts } from "./ledger/ledger.ts";
+import { cancelMany, type CancelOptions, type CancelProgress } from "./queue/cancel.ts";
+import type { BatchCounts, ClosedGate, LaneLedger, TurnRow } from "./ledger/ledger.ts";
 import type { Retried } from "./queue/retry.ts";
 
 /** A batch's counts, and how many of its turns wait for the lease of a dead worker to end. */
 export interface BatchProgress extends BatchCounts {
   readonly batch: string;
   readonly overdue: number;
+  /** The closed gates of its lanes: turns that wait on a provider's limit. */
+  readonly gates: readonly (ClosedGate & { readonly lane: string })[];
 }
 
 export interface ResultsOptions extends FollowOptions {
@@ -16,8 +19,24 @@ export interface ResultsOptions extends FollowOptions {
   readonly messages?: boolean | undefined;
 }
 
+/** Which settled turns of a batch are run again. */
+export interface RetryWhich {
+  /** Those that failed or expired. */
+  readonly failed?: boolean | undefined;
+  /** Those that ended well and did not pass their checks. */
+  readonly missed?: boolean | undefined;
+  readonly cancelled?: boolean | undefined;
+}
+
+function isWanted({ outcome, passed }: TurnRow, { failed, missed, cancelled }: RetryWhich): boolean {
+  if (outcome === "failed" || outcome === "expired") return failed === true;
+  if (outcome === "cancelled") return cancelled === true;
+  return outcome === "ok" && passed === false && missed === true;
+}
+
 /** What a batch needs of the store beside its view. */
 export interface BatchPort {
+  readonly ledgerOf: (lane: string) => LaneLedger;
   readonly retryTurn: (turn: string, lane: string) => Promise<Retried>;
   /** What a fault of Redis means to the caller. */
   readonly errorOf: (error: unknown) => unknown;
@@ -37,10 +56,12 @@ export class Batch {
 
   /** Where the batch is. Throws `not_found`. */
   async progress(): Promise<BatchProgress> {
-    const [counts, overdue] = await this.#asked(() => Promise.all([this.#view.counts(), this.#view.overdue()]));
+    const [counts, overdue, gates] = await this.#asked(() =>
+      Promise.all([this.#view.counts(), this.#view.overdue(), this.#view.gates()]),
+    );
     if (counts === undefined)
       throw new TurnqError("not_found", "there is no such batch", { where: `batch ${this.id}` });
-    return { batch: this.id, overdue, ...counts };
+    return { batch: this.id, overdue, gates, ...counts };
   }
 
   /** The lanes that its turns are in. */
@@ -73,15 +94,32 @@ export class Batch {
     });
   }
 
-  /** Opens a new generation of every turn that failed or expired; answers how many. Turns that are not settled stay as they are. */
-  async retry(): Promise<number> {
+  /**
+   * Cancels every turn that is not settled, and tells how far it is; the last of it is the outcome. Ended early it may
+   * be called again. Throws `not_found`.
+   */
+  async *cancel(options: CancelOptions = {}): AsyncGenerator<CancelProgress> {
+    try {
+      if ((await this.#view.counts()) === undefined)
+        throw new TurnqError("not_found", "there is no such batch", { where: `batch ${this.id}` });
+      yield* cancelMany(this.#view.rows(), this.#port.ledgerOf, options);
+    } catch (error) {
+      throw this.#port.errorOf(error);
+    }
+  }
+
+  /**
+   * Opens a new generation of every turn that failed or expired, or of what `which` names; answers how many. Turns that
+   * are not settled stay as they are.
+   */
+  async retry(which: RetryWhich = { failed: true }): Promise<number> {
     return this.#asked(async () => {
       let retried = 0;
       for await (const rows of this.#view.rows()) {
         // One after the other: a session's turns go on in the order in which they were submitted.
-        for (const { id, lane, outcome } of rows) {
-          if (outcome !== "failed" && outcome !== "expired") continue;
-          if ((await this.#port.retryTurn(id, lane)).kind === "opened") retried++;
+        for (const row of rows) {
+          if (!isWanted(row, which)) continue;
+          if ((await this.#port.retryTurn(row.id, row.lane)).kind === "opened") retried++;
         }
       }
       return retried;

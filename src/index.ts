@@ -1,7 +1,12 @@
 /** The public names of turnq. All else is private, and the command line uses only these. */
 export { openTurnq, type AgentLike, type NamedClass, type NamedEntry, type OpenOptions } from "./app.ts";
-export type { SubmitManyOptions, Turnq, WorkerHandle, WorkerOptions } from "./turnq.ts";
-export type { Batch, BatchProgress, ResultsOptions } from "./batch-handle.ts";
+export type { SubmitManyOptions, Turnq, Turns, WorkerHandle, WorkerOptions } from "./turnq.ts";
+export type { Batch, BatchProgress, ResultsOptions, RetryWhich } from "./batch-handle.ts";
+export type { CancelOptions, CancelProgress, Cancelled } from "./queue/cancel.ts";
+export type { BatchInfo, LaneInfo } from "./queue/lane-view.ts";
+export type { TurnRow } from "./ledger/ledger.ts";
+export type { TurnFilter } from "./queue/turn-list.ts";
+export type { WorkerInfo } from "./queue/worker-registry.ts";
 export { WaitTimeoutError, type EventsOptions, type TurnHandle } from "./queue/turn-handle.ts";
 export type { Retention } from "./queue/retention.ts";
 export type { CloseReport } from "./queue/worker.ts";

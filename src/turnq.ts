@@ -9,11 +9,15 @@ import { requestsOfObjects } from "./batch/input.ts";
 import type { AgentDirectory, CellOptions } from "./batch/cells.ts";
 import { REQUEST_KEYS } from "./domain/turn-request.ts";
 import { BatchView } from "./queue/batch-view.ts";
-import type { Directory } from "./queue/directory.ts";
+import type { Directory, KnownAgent } from "./queue/directory.ts";
+import type { TurnRow } from "./ledger/ledger.ts";
 import type { LaneSet } from "./queue/lane-set.ts";
 import type { Producer, Submitted } from "./queue/producer.ts";
 import type { Retention } from "./queue/retention.ts";
+import { listBatches, listLanes, type BatchInfo, type LaneInfo } from "./queue/lane-view.ts";
 import { retryTurn, type Retried } from "./queue/retry.ts";
+import { listTurns, type TurnFilter } from "./queue/turn-list.ts";
+import { WorkerRegistry, type WorkerInfo } from "./queue/worker-registry.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
 import {
@@ -49,6 +53,14 @@ export interface SubmitManyOptions {
   readonly epochs?: number | undefined;
   /** The check of every item that has none. */
   readonly expect?: CheckType | undefined;
+}
+
+/** The turns of a store. */
+export interface Turns {
+  /** Turns as lists show them, read as they are asked for: see {@link TurnFilter}. */
+  readonly list: (filter?: TurnFilter) => AsyncIterable<TurnRow>;
+  /** Like `turnq.turn`. Throws `not_found`, `ambiguous`. */
+  readonly get: (id: string, options?: { readonly lane?: string | undefined }) => Promise<TurnHandle>;
 }
 
 /** A worker and the connection that is its own. */
@@ -133,6 +145,12 @@ export class Turnq {
     return this.#parts.directory.learn(names);
   }
 
+  /** The agents that are known here: those of this process, and what workers have published. */
+  knownAgents(): KnownAgent[] {
+    const { directory } = this.#parts;
+    return directory.names().flatMap((name) => directory.find(name) ?? []);
+  }
+
   /** Reads anew which agents workers have published. */
   refreshAgents(): Promise<void> {
     return this.#asked(() => this.#parts.directory.refresh());
@@ -158,9 +176,47 @@ export class Turnq {
   batch(id: string): Batch {
     const { lanes } = this.#parts;
     return new Batch(id, new BatchView(lanes, id), {
+      ledgerOf: (lane) => lanes.get(lane).ledger,
       retryTurn: (turn, lane) => this.#retry(turn, lane),
       errorOf: (error) => asTurnqError(error, this.#parts.redis),
     });
+  }
+
+  /** The turns of the store, from any process. */
+  get turns(): Turns {
+    const { lanes } = this.#parts;
+    return {
+      list: (filter = {}) => this.#listed(listTurns(lanes, filter)),
+      get: (id, options) => this.turn(id, options),
+    };
+  }
+
+  /** The lanes of the store. */
+  get lanes(): { readonly list: () => Promise<LaneInfo[]> } {
+    return { list: () => this.#asked(() => listLanes(this.#parts.lanes)) };
+  }
+
+  /** The workers that are there now; for people to look at. */
+  get workers(): { readonly list: () => Promise<WorkerInfo[]> } {
+    return { list: () => this.#asked(() => new WorkerRegistry(this.#parts.redis).list()) };
+  }
+
+  /** The newest batches of the store. */
+  get batches(): { readonly list: (options?: { readonly limit?: number | undefined }) => Promise<BatchInfo[]> } {
+    return { list: ({ limit = 50 } = {}) => this.#asked(() => listBatches(this.#parts.lanes, limit)) };
+  }
+
+  /** Opens a new generation of a settled turn. Throws `not_found`. */
+  async retry(turn: Pick<TurnHandle, "id" | "lane">): Promise<Retried> {
+    return this.#retry(turn.id, turn.lane);
+  }
+
+  async *#listed<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+    try {
+      yield* items;
+    } catch (error) {
+      throw asTurnqError(error, this.#parts.redis);
+    }
   }
 
   /** A worker; it takes no turn before `start`. */

@@ -28,7 +28,10 @@ const TABLE: Readonly<Record<string, Row>> = {
     rooms: ["src/agent", "src/domain", "src/ledger", "src/telemetry"],
     packages: ["bullmq", "ioredis", "uuid", "zod"],
   },
-  "src/batch": { rooms: ["src/domain"], packages: ["fastest-levenshtein", "re2js", "zod"] },
+  "src/batch": {
+    rooms: ["src/domain"],
+    packages: ["csv-parse", "csv-stringify", "fastest-levenshtein", "re2js", "zod"],
+  },
   "src/session": { rooms: ["src/domain"], packages: ["zod"] },
   "src/redis": { rooms: ["src/domain"], packages: ["ioredis", "zod"] },
   "src/simulator": { rooms: ["src/domain", "src/process"], packages: ["@hono/node-server", "hono", "zod"] },
@@ -46,7 +49,7 @@ const TABLE: Readonly<Record<string, Row>> = {
   "src/testing.ts": { rooms: EVERY, packages: ["vitest"] },
   // The public handles: what app.ts puts together, as the library shows it.
   "src/turnq.ts": {
-    rooms: ["src/batch", "src/batch-handle.ts", "src/domain", "src/queue", "src/redis"],
+    rooms: ["src/batch", "src/batch-handle.ts", "src/domain", "src/ledger", "src/queue", "src/redis"],
     packages: ["ioredis"],
   },
   "src/batch-handle.ts": { rooms: ["src/batch", "src/domain", "src/ledger", "src/queue"], packages: [] },
@@ -57,6 +60,7 @@ const TABLE: Readonly<Record<string, Row>> = {
       "src/batch-handle.ts",
       "src/config.ts",
       "src/domain",
+      "src/ledger",
       "src/queue",
       "src/turnq.ts",
     ],

@@ -23,6 +23,9 @@ export interface AgentDirectory {
   lane?(agent: string, request: TurnRequest): string;
 }
 
+/** The forms that an input may have. */
+export type InputFormat = "jsonl" | "csv";
+
 /** How input becomes turns: each sample × agents × epochs is one. What a line says itself stands above the options. */
 export interface CellOptions {
   readonly batch: string;
@@ -33,6 +36,8 @@ export interface CellOptions {
   /** The check of every line that has none; its value is the line's target. */
   readonly expect?: CheckType | undefined;
   readonly map?: Mapping | undefined;
+  /** `jsonl` unless given. */
+  readonly format?: InputFormat | undefined;
   /** Only the first so many samples; what follows is not read. */
   readonly limit?: number | undefined;
   /** Only the sample with this id. */

@@ -4,6 +4,7 @@ import { cutText } from "../domain/text.ts";
 import type { TurnRequest } from "../domain/turn-request.ts";
 import type { CellOptions, CellRequest, Sample } from "./cells.ts";
 import { cellsOf, checkCellOptions, readSample } from "./cells.ts";
+import { csvEntries } from "./csv-entries.ts";
 import { parseExactly } from "./exact-json.ts";
 import { readLines } from "./lines.ts";
 import type { Line } from "./lines.ts";
@@ -38,7 +39,7 @@ export async function checkInput(open: OpenInput, options: CellOptions): Promise
   checkCellOptions(options);
   const problems: LineProblem[] = [];
   let [lines, samples, turns, bad] = [0, 0, 0, 0];
-  for await (const item of samplesOf(entriesOf(open()), options, "line")) {
+  for await (const item of samplesOf(entriesOf(open(), options), options, "line")) {
     lines = item.line;
     if (item.problems !== undefined) {
       bad += 1;
@@ -71,7 +72,7 @@ export function problemLines(report: Pick<InputReport, "problems" | "bad">): str
  */
 export async function* requestsOf(open: OpenInput, options: CellOptions): AsyncGenerator<CellRequest, void, undefined> {
   checkCellOptions(options);
-  yield* cellsOrThrow(samplesOf(entriesOf(open()), options, "line"), options, "line");
+  yield* cellsOrThrow(samplesOf(entriesOf(open(), options), options, "line"), options, "line");
 }
 
 /**
@@ -113,7 +114,14 @@ type Entry =
     }
   | { readonly number: number; readonly problem: string };
 
-async function* entriesOf(source: AsyncIterable<Uint8Array>): AsyncGenerator<Entry, void, undefined> {
+async function* entriesOf(
+  source: AsyncIterable<Uint8Array>,
+  { format, map }: CellOptions,
+): AsyncGenerator<Entry, void, undefined> {
+  if (format === "csv") {
+    yield* csvEntries(source, map !== undefined);
+    return;
+  }
   for await (const line of readLines(source)) yield line.problem === undefined ? parseLine(line) : line;
 }
 

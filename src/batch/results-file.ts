@@ -3,10 +3,24 @@ import type { FileHandle } from "node:fs/promises";
 import { mkdir, open, readdir, realpath, rename, stat, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { TurnqError, isTurnqError, messageOf } from "../domain/error.ts";
+import { resultCsv, resultCsvHead } from "./result-csv.ts";
 import type { ResultLine } from "./result-line.ts";
 
 /** What waits in memory before `append` makes its caller wait, in bytes. */
 const PENDING_MAX_BYTES = 1024 * 1024;
+
+/** The forms of results. */
+export type ResultFormat = "jsonl" | "csv";
+
+/** What stands before the first line. */
+export function headText(format: ResultFormat): string | undefined {
+  return format === "csv" ? resultCsvHead() : undefined;
+}
+
+/** A result line as text. One of CSV may hold newlines, within quotes. */
+export function lineText(line: ResultLine, format: ResultFormat): string {
+  return format === "csv" ? resultCsv(line) : JSON.stringify(line);
+}
 
 /**
  * A file of result lines that only ever holds whole lines. That each cell is in it once is up to
@@ -31,13 +45,14 @@ export interface ResultsFile {
 export async function openResultsFile(
   path: string,
   settled: AsyncIterable<ResultLine> | Iterable<ResultLine>,
+  format: ResultFormat = "jsonl",
 ): Promise<ResultsFile> {
   try {
     await mkdir(dirname(path), { recursive: true });
     const target = await placeOf(path);
     return target.special
-      ? await fill(new LineFile(path, await open(path, "a"), false), settled)
-      : await replace(path, target.real, settled);
+      ? await fill(new LineFile(path, await open(path, "a"), false, format), settled)
+      : await replace(path, target.real, settled, format);
   } catch (error) {
     if (isTurnqError(error)) throw error;
     throw new TurnqError("file", `the results cannot be written: ${messageOf(error)}`, { where: path, cause: error });
@@ -63,10 +78,11 @@ async function replace(
   path: string,
   real: string,
   settled: AsyncIterable<ResultLine> | Iterable<ResultLine>,
+  format: ResultFormat,
 ): Promise<ResultsFile> {
   await removeLeftOvers(real);
   const temporary = join(dirname(real), `.${basename(real)}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`);
-  const lines = new LineFile(path, await open(temporary, "wx"), true);
+  const lines = new LineFile(path, await open(temporary, "wx"), true, format);
   try {
     await fill(lines, settled);
     await lines.flush(true);
@@ -106,22 +122,26 @@ class LineFile implements ResultsFile {
   readonly path: string;
   readonly replaceable: boolean;
   readonly #file: FileHandle;
-  #pending: string[] = [];
+  readonly #format: ResultFormat;
+  #pending: string[];
   #pendingBytes = 0;
   #writing: Promise<void> = Promise.resolve();
   #failure: TurnqError | undefined;
   #closing: Promise<void> | undefined;
 
-  constructor(path: string, file: FileHandle, replaceable: boolean) {
+  constructor(path: string, file: FileHandle, replaceable: boolean, format: ResultFormat) {
     this.path = path;
     this.replaceable = replaceable;
     this.#file = file;
+    this.#format = format;
+    const head = headText(format);
+    this.#pending = head === undefined ? [] : [`${head}\n`];
   }
 
   async append(line: ResultLine): Promise<void> {
     if (this.#closing !== undefined) throw new TurnqError("closed", "the results file is closed", { where: this.path });
     this.#throwFailure();
-    const text = `${JSON.stringify(line)}\n`;
+    const text = `${lineText(line, this.#format)}\n`;
     this.#pending.push(text);
     this.#pendingBytes += text.length;
     const writing = this.#write();

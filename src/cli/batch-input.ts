@@ -1,7 +1,7 @@
 import { addAbortSignal, Readable } from "node:stream";
 import { join } from "node:path";
 import { checkInput, problemLines, requestsOf, type InputReport, type OpenInput } from "../batch/input.ts";
-import type { CellOptions, CellRequest } from "../batch/cells.ts";
+import type { CellOptions, CellRequest, InputFormat } from "../batch/cells.ts";
 import type { Mapping } from "../batch/mapping.ts";
 import { openInput, type ReadableInput } from "../batch/spool.ts";
 import type { CheckType } from "../domain/check.ts";
@@ -16,6 +16,8 @@ export interface InputOptions {
   readonly agent?: readonly string[] | undefined;
   readonly epochs: number;
   readonly map?: Mapping | undefined;
+  /** By the name of the file unless given. */
+  readonly inputFormat?: InputFormat | undefined;
   readonly expect?: CheckType | undefined;
   readonly limit?: number | undefined;
   readonly sample?: string | undefined;
@@ -47,7 +49,7 @@ async function* untilAborted(open: OpenInput, signal: AbortSignal): AsyncGenerat
 }
 
 /** How the input's lines become turns of this batch. */
-export function cellOptions(store: OpenStore, batch: string, options: InputOptions): CellOptions {
+export function cellOptions(store: OpenStore, batch: string, file: string, options: InputOptions): CellOptions {
   const agents = options.agent ?? onlyAgent(store);
   return {
     batch,
@@ -55,6 +57,7 @@ export function cellOptions(store: OpenStore, batch: string, options: InputOptio
     epochs: options.epochs,
     expect: options.expect,
     map: options.map,
+    format: options.inputFormat ?? (/\.csv$/i.test(file) ? "csv" : "jsonl"),
     limit: options.limit,
     sample: options.sample,
     timeoutMs: options.timeout,

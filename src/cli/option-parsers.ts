@@ -88,6 +88,11 @@ export const OPTIONS = {
     ),
   batch: () => new Option("--batch <id>", "the batch to start or to go on with (a new one unless given)").argParser(id),
   map: () => new Option("--map <field=column,…>", "which columns of a line are input, target, id …").argParser(mapping),
+  inputFormat: () =>
+    new Option("--input-format <format>", "the form of the input (by the name of the file, else jsonl)").choices([
+      "jsonl",
+      "csv",
+    ]),
   expect: () => new Option("--expect <type>", "how outputs are checked against the targets").choices(CheckType.options),
   limit: () => new Option("--limit <n>", "only the first n samples").argParser(wholeNumber),
   sample: () => new Option("--sample <id>", "only this sample").argParser(id),

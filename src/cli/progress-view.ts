@@ -3,7 +3,7 @@ import prettyMs from "pretty-ms";
 import type { BatchProgress } from "../batch-handle.ts";
 import { totalTokens } from "../domain/usage.ts";
 import type { Output } from "./output.ts";
-import { counted, shortNumber } from "./quantity-text.ts";
+import { counted, dollars, shortNumber } from "./quantity-text.ts";
 
 /** Over how long the rate is taken, in ms. */
 const RATE_OVER_MS = 20_000;
@@ -44,16 +44,21 @@ export interface ProgressLine {
   readonly attempts: number;
   readonly crashedAttempts: number;
   readonly overdue: number;
+  /** Turns that wait on a provider's limit, and when the first of their gates opens, epoch ms. */
+  readonly gated?: { readonly turns: number; readonly until: number } | undefined;
   readonly usage: BatchProgress["usage"];
   readonly perSecond?: number | undefined;
   readonly etaMs?: number | undefined;
+  /** What the whole batch will have cost if the rest costs what the settled turns did, US dollars. */
+  readonly projectedCostUsd?: number | undefined;
 }
 
 /** What progress says of a batch. */
 export function progressLine(progress: BatchProgress, rate: SettleRate): ProgressLine {
-  const { batch, turns, states, outcomes, overdue, attempts, crashedAttempts, usage } = progress;
+  const { batch, turns, states, outcomes, overdue, gates, attempts, crashedAttempts, usage } = progress;
   const { perSecond } = rate;
   const left = turns - states.settled;
+  const { costUsd } = usage;
   return {
     type: "progress",
     batch,
@@ -65,7 +70,18 @@ export function progressLine(progress: BatchProgress, rate: SettleRate): Progres
     attempts,
     crashedAttempts,
     overdue,
+    ...(gates.length === 0
+      ? {}
+      : {
+          gated: {
+            turns: gates.reduce((sum, { waiting }) => sum + waiting, 0),
+            until: Math.min(...gates.map(({ until }) => until)),
+          },
+        }),
     usage,
+    ...(costUsd === undefined || states.settled === 0 || left === 0
+      ? {}
+      : { projectedCostUsd: (costUsd / states.settled) * turns }),
     ...(perSecond === undefined ? {} : { perSecond: Math.round(perSecond * 100) / 100 }),
     ...(perSecond === undefined || perSecond === 0 || left === 0
       ? {}
@@ -74,8 +90,10 @@ export function progressLine(progress: BatchProgress, rate: SettleRate): Progres
 }
 
 /** Progress in words. */
-export function progressText(line: ProgressLine): string {
+export function progressText(line: ProgressLine, now: number): string {
   const tokens = totalTokens(line.usage);
+  const floor = line.usage.known === "reported" ? "" : "≥ ";
+  const { costUsd } = line.usage;
   const parts = [
     `${line.settled}/${line.turns} done`,
     `${line.running} running`,
@@ -83,10 +101,21 @@ export function progressText(line: ProgressLine): string {
     `${line.failed} failed`,
     ...(line.perSecond === undefined ? [] : [`${line.perSecond.toFixed(1)}/s`]),
     ...(line.etaMs === undefined ? [] : [`ETA ${prettyMs(Math.ceil(line.etaMs / 1000) * 1000)}`]),
-    ...(tokens === undefined ? [] : [`${line.usage.known === "reported" ? "" : "≥ "}${shortNumber(tokens)} tokens`]),
+    ...(tokens === undefined ? [] : [`${floor}${shortNumber(tokens)} tokens`]),
+    ...(costUsd === undefined ? [] : [`${floor}${dollars(costUsd)}${projected(line)}`]),
   ];
   const dead = line.overdue === 0 ? "" : `; ${counted(line.overdue, "turn")} of a dead worker, taken over within 20 s`;
-  return `${parts.join(", ")}${dead}`;
+  return `${parts.join(", ")}${gatedText(line, now)}${dead}`;
+}
+
+function projected({ projectedCostUsd }: ProgressLine): string {
+  return projectedCostUsd === undefined ? "" : ` of about ${dollars(projectedCostUsd)}`;
+}
+
+function gatedText({ gated }: ProgressLine, now: number): string {
+  if (gated === undefined) return "";
+  const nextMs = Math.max(0, gated.until - now);
+  return `; ${counted(gated.turns, "turn")} wait on a rate limit, next in ${prettyMs(Math.ceil(nextMs / 1000) * 1000)}`;
 }
 
 function bar(line: ProgressLine): string {
@@ -117,7 +146,7 @@ export async function showProgress(options: ShowProgressOptions): Promise<void> 
     if (signal.aborted && style !== "plain") break;
     if (progress !== undefined) {
       rate.see(now(), progress.states.settled);
-      await show(output, style, progressLine(progress, rate));
+      await show(output, style, progressLine(progress, rate), now());
     }
     if (signal.aborted) break;
     await sleep(everyMs, undefined, { signal }).catch(() => undefined);
@@ -125,8 +154,13 @@ export async function showProgress(options: ShowProgressOptions): Promise<void> 
   output.live("");
 }
 
-async function show(output: Output, style: Exclude<ProgressStyle, "none">, line: ProgressLine): Promise<void> {
+async function show(
+  output: Output,
+  style: Exclude<ProgressStyle, "none">,
+  line: ProgressLine,
+  now: number,
+): Promise<void> {
   if (style === "json") await output.object(line);
-  else if (style === "plain") output.note(progressText(line));
-  else output.live(`${bar(line)} ${progressText(line)}`);
+  else if (style === "plain") output.note(progressText(line, now));
+  else output.live(`${bar(line)} ${progressText(line, now)}`);
 }

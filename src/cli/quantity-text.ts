@@ -21,6 +21,11 @@ export function shortNumber(number: number): string {
   return `${(number / 1_000_000).toFixed(1)}M`;
 }
 
+/** US dollars: four digits behind the point, two from a dollar on. */
+export function dollars(costUsd: number): string {
+  return `$${costUsd.toFixed(costUsd < 1 ? 4 : 2)}`;
+}
+
 /** A share as percent. */
 export function percent(share: number): string {
   return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
@@ -32,10 +37,26 @@ export function usageText(usage: Usage): string {
   const tokens = totalTokens(usage);
   const parts = [
     ...(tokens === undefined ? [] : [`${shortNumber(tokens)} tokens`]),
-    ...(usage.costUsd === undefined ? [] : [`$${usage.costUsd.toFixed(4)}`]),
+    ...(usage.costUsd === undefined ? [] : [dollars(usage.costUsd)]),
   ];
   if (parts.length === 0) return usage.known === "partial" ? "unknown" : "none";
   return `${usage.known === "partial" ? "≥ " : ""}${parts.join(", ")}`;
+}
+
+/** The tokens; `≥` where more were used than were reported. */
+export function tokensText(usage: Usage): string {
+  const tokens = totalTokens(usage);
+  return amountText(usage, tokens === undefined ? undefined : shortNumber(tokens));
+}
+
+/** The cost; `≥` where more was spent than was reported. */
+export function costText(usage: Usage): string {
+  return amountText(usage, usage.costUsd === undefined ? undefined : dollars(usage.costUsd));
+}
+
+function amountText({ known }: Usage, amount: string | undefined): string {
+  if (amount === undefined) return known === "reported" ? "-" : "unknown";
+  return known === "reported" ? amount : `≥ ${amount}`;
 }
 
 /** Every amount of a usage, by name. */

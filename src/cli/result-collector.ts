@@ -1,5 +1,5 @@
 import type { ResultLine } from "../batch/result-line.ts";
-import { openResultsFile } from "../batch/results-file.ts";
+import { headText, lineText, openResultsFile, type ResultFormat } from "../batch/results-file.ts";
 import type { Spend } from "../batch/spend.ts";
 import { SummaryFold, type Summary, type SummaryFacts } from "../batch/summary.ts";
 import { outcomeOf } from "../domain/turn-result.ts";
@@ -79,16 +79,22 @@ export interface ResultSink {
 }
 
 /** Lines on stdout. */
-export function stdoutSink(output: Output): ResultSink {
-  return { put: (line) => output.object(line), close: () => Promise.resolve() };
+export async function stdoutSink(output: Output, format: ResultFormat = "jsonl"): Promise<ResultSink> {
+  const head = headText(format);
+  if (head !== undefined) await output.line(head);
+  return { put: (line) => output.line(lineText(line, format)), close: () => Promise.resolve() };
 }
 
 /** Lines in a file, which first gets `settled`. Throws `file`. */
-export async function fileSink(path: string, settled: AsyncIterable<ResultLine>): Promise<ResultSink> {
-  let file = await openResultsFile(path, settled);
+export async function fileSink(
+  path: string,
+  settled: AsyncIterable<ResultLine>,
+  format: ResultFormat = "jsonl",
+): Promise<ResultSink> {
+  let file = await openResultsFile(path, settled, format);
   const replace = async (lines: AsyncIterable<ResultLine>): Promise<void> => {
     await file.close();
-    file = await openResultsFile(path, lines);
+    file = await openResultsFile(path, lines, format);
   };
   return {
     put: (line) => file.append(line),

@@ -1,39 +1,15 @@
-import Table from "cli-table3";
 import type { AgentSummary, Summary } from "../batch/summary.ts";
 import type { Colors } from "./output.ts";
-import { counted, duration, percent, usageText } from "./quantity-text.ts";
+import { plainTable } from "./plain-table.ts";
+import { totalTokens } from "../domain/usage.ts";
+import { costText, counted, duration, percent, tokensText, usageText } from "./quantity-text.ts";
 
-const HEAD = ["agent", "turns", "ok", "failed", "passed (95 %)", "attempts", "crashed", "time", "wasted usage"];
+const HEAD = ["agent", "turns", "ok", "failed", "passed (95 %)", "attempts", "crashed", "tokens", "cost", "wasted"];
 
-// No vertical lines: the table has to fit 80 columns.
-const CHARS = {
-  top: "",
-  "top-mid": "",
-  "top-left": "",
-  "top-right": "",
-  bottom: "",
-  "bottom-mid": "",
-  "bottom-left": "",
-  "bottom-right": "",
-  left: "",
-  "left-mid": "",
-  mid: "",
-  "mid-mid": "",
-  right: "",
-  "right-mid": "",
-  middle: "  ",
-} as const;
-
-/** A table with a row for each agent. Times are sums over an agent's turns. */
+/** A table with a row for each agent; what was wasted is the cost of usage whose output is no Result's, else its tokens. */
 export function summaryTable(summary: Summary, colors: Colors): string {
-  const table = new Table({
-    chars: CHARS,
-    style: { head: [], border: [], compact: true, "padding-left": 0, "padding-right": 0 },
-    colAligns: ["left", ...HEAD.slice(1).map(() => "right" as const)],
-  });
-  table.push(HEAD.map((title) => colors.bold(title)));
-  for (const [name, agent] of Object.entries(summary.byAgent)) table.push(row(name, agent, colors));
-  return table.toString().replaceAll(/[ \t]+$/gm, "");
+  const rows = Object.entries(summary.byAgent).map(([name, agent]) => row(name, agent, colors));
+  return plainTable(HEAD, rows, colors);
 }
 
 function row(name: string, agent: AgentSummary, colors: Colors): string[] {
@@ -46,9 +22,15 @@ function row(name: string, agent: AgentSummary, colors: Colors): string[] {
     passedText(agent),
     String(agent.attempts),
     warn(agent.crashedAttempts, colors.yellow),
-    duration(agent.durationMs),
-    usageText(agent.wastedUsage),
+    tokensText(agent.usage),
+    costText(agent.usage),
+    wastedText(agent),
   ];
+}
+
+function wastedText({ usage, wastedUsage }: AgentSummary): string {
+  if (wastedUsage.known === "reported" && totalTokens(wastedUsage) === undefined) return "none";
+  return usage.costUsd === undefined ? tokensText(wastedUsage) : costText(wastedUsage);
 }
 
 /** `48/60 80 % [68, 88]`, or `not measured`. */

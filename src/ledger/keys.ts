@@ -72,6 +72,8 @@ export const STORE_KEYS = {
   store: "turnq:store",
   /** hash: agent → what workers published of it */
   agents: "turnq:agents",
+  /** hash: worker → what it last said of itself */
+  workers: "turnq:workers",
 } as const;
 
 /** The key that binds a session to a lane. */

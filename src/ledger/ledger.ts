@@ -161,6 +161,8 @@ export interface TurnRow {
   readonly submittedAt: number;
   readonly startedAt?: number | undefined;
   readonly settledAt?: number | undefined;
+  /** Whether the output passed its checks; undefined while it is not settled, or nothing was measured. */
+  readonly passed?: boolean | undefined;
   /** Start of the next attempt, in state delayed. */
   readonly nextAt?: number | undefined;
   /** As it was submitted; absent for 0. */
@@ -182,6 +184,25 @@ export interface BatchCounts {
   /** Turns that retention has removed: their Results are gone, the counts hold them. */
   readonly retired?: number | undefined;
   readonly usage: Usage;
+}
+
+/** Turns of a lane by state. */
+export interface LaneCounts {
+  readonly states: Readonly<Record<TurnState, number>>;
+  readonly oldestWaitingAt?: number | undefined;
+}
+
+/** A turn's place among those in its state. */
+export interface StatePlace {
+  readonly turn: string;
+  /** When it came into the state, epoch ms. */
+  readonly at: number;
+}
+
+/** A batch, and when its first turn was submitted to a lane, epoch ms. */
+export interface BatchPlaced {
+  readonly batch: string;
+  readonly at: number;
 }
 
 /** Settled turns of a batch after a place; `next` is the place to go on from. */
@@ -278,6 +299,12 @@ export interface LaneLedger {
   batchCounts(batch: string): Promise<BatchCounts | undefined>;
   batchTurns(batch: string, after: number, limit: number): Promise<SettledPage>;
   batchSettled(batch: string, after: number, limit: number): Promise<SettledPage>;
+  /** How many turns there are in each state, and since when the longest waiting one waits, epoch ms. */
+  laneCounts(): Promise<LaneCounts>;
+  /** Turns in a state, the last to come into it first, behind a turn of an earlier answer. */
+  stateTurns(state: TurnState, behind: StatePlace | undefined, limit: number): Promise<readonly StatePlace[]>;
+  /** Batches of this lane, the newest first. */
+  batches(limit: number): Promise<readonly BatchPlaced[]>;
   /** Open attempts whose lease has ended: turns of workers that are away. */
   overdue(): Promise<number>;
   /** Some turns whose time to be started is over: at most `limit`, the longest due first. */

@@ -10,22 +10,26 @@ import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 import type {
   AttemptClose,
   AttemptSettle,
+  BatchPlaced,
   Begun,
   Cancelling,
   ClosedGate,
   Delivery,
   GateHit,
+  LaneCounts,
   LaneLimits,
   LaneLedger,
   OpenAttempt,
   OpenedAttempt,
   SettledPage,
+  StatePlace,
   TurnFacts,
   TurnRow,
   Unrun,
 } from "./ledger.ts";
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
+import { TurnState } from "../domain/lifecycle.ts";
 import { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
 import { messageOf, TurnqError } from "../domain/error.ts";
@@ -267,6 +271,38 @@ class RedisLaneLedger implements LaneLedger {
     return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
   }
 
+  async laneCounts(): Promise<LaneCounts> {
+    const { options } = TurnState;
+    const [oldest, ...counts] = await Promise.all([
+      this.#redis.zrange(this.#key("state", "waiting"), "0", "0", "WITHSCORES"),
+      ...options.map((state) => this.#redis.zcard(this.#key("state", state))),
+    ]);
+    const states = Object.fromEntries(options.map((state, i) => [state, counts[i] ?? 0])) as LaneCounts["states"];
+    return { states, ...(oldest[1] === undefined ? {} : { oldestWaitingAt: Number(oldest[1]) }) };
+  }
+
+  async stateTurns(state: TurnState, behind: StatePlace | undefined, limit: number): Promise<readonly StatePlace[]> {
+    const key = this.#key("state", state);
+    const from = behind === undefined ? 0 : await this.#rankBehind(key, behind);
+    return placesOf(await this.#redis.zrange(key, String(from), String(from + limit - 1), "REV", "WITHSCORES")).map(
+      ([turn, at]) => ({
+        turn,
+        at,
+      }),
+    );
+  }
+
+  /** A turn that has left the state since is looked for by its instant. */
+  async #rankBehind(key: string, { turn, at }: StatePlace): Promise<number> {
+    const rank = await this.#redis.zrevrank(key, turn);
+    return rank === null ? await this.#redis.zcount(key, at, "+inf") : rank + 1;
+  }
+
+  async batches(limit: number): Promise<readonly BatchPlaced[]> {
+    const pairs = await this.#redis.zrange(this.#key("batches"), "0", String(limit - 1), "REV", "WITHSCORES");
+    return placesOf(pairs).map(([batch, at]) => ({ batch, at }));
+  }
+
   async overdue(): Promise<number> {
     return this.#redis.zcount(this.#key("leases"), "-inf", await this.#now());
   }
@@ -274,6 +310,11 @@ class RedisLaneLedger implements LaneLedger {
   async expired(limit: number): Promise<readonly string[]> {
     return this.#redis.zrange(this.#key("expiry"), "-inf", String(await this.#now()), "BYSCORE", "LIMIT", 0, limit);
   }
+}
+
+/** Members and scores, as Redis lists them one after the other. */
+function placesOf(pairs: readonly string[]): [member: string, score: number][] {
+  return pairs.flatMap((member, i) => (i % 2 === 0 ? [[member, Number(pairs[i + 1])] as [string, number]] : []));
 }
 
 /** The value of a text of JSON; undefined when it is none. */

@@ -3,7 +3,7 @@ import { TurnState } from "../domain/lifecycle.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import { Outcome, type TurnResult } from "../domain/turn-result.ts";
 import { addUsage } from "../domain/usage.ts";
-import type { BatchCounts, ClosedAttempt, LaneLedger, TurnRow } from "../ledger/ledger.ts";
+import type { BatchCounts, ClosedAttempt, ClosedGate, LaneLedger, TurnRow } from "../ledger/ledger.ts";
 import type { LaneSet } from "./lane-set.ts";
 
 const PAGE = 200;
@@ -52,6 +52,14 @@ export class BatchView {
   async overdue(): Promise<number> {
     const counts = await Promise.all((await this.#holding()).map(({ ledger }) => ledger.overdue()));
     return counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  /** The closed gates of the batch's lanes. */
+  async gates(): Promise<(ClosedGate & { readonly lane: string })[]> {
+    const all = await Promise.all(
+      (await this.#holding()).map(async ({ ledger }) => ({ lane: ledger.lane, gate: await ledger.gate() })),
+    );
+    return all.flatMap(({ lane, gate }) => (gate === undefined ? [] : [{ lane, ...gate }]));
   }
 
   /** The batch's turns that are settled, each once, in the order of settling. */

@@ -32,6 +32,8 @@ export interface ResultOptions {
 export interface EventsOptions {
   /** Seq of the last event that is known; events after it follow. 0, the start, unless given. */
   readonly after?: number | undefined;
+  /** False: ends with the last event that is there. */
+  readonly follow?: boolean | undefined;
   /** Ends the iteration. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -164,7 +166,7 @@ export class TurnHandle {
     const stopped = (): boolean => options.signal?.aborted === true;
     let after = options.after ?? 0;
     for (let attempt = 1; !stopped();) {
-      const page = await this.#outlast(() => this.#page(attempt, after), Number.POSITIVE_INFINITY);
+      const page = await this.#outlast(() => this.#page(attempt, after, options.follow !== false), Number.POSITIVE_INFINITY);
       for (const event of page?.events ?? []) {
         if (stopped()) return;
         after = event.seq;
@@ -181,13 +183,14 @@ export class TurnHandle {
   async #page(
     attempt: number,
     after: number,
+    follow: boolean,
   ): Promise<{ events: readonly TurnEvent[]; next: "attempt" | "end" | "wait" }> {
     const row = await this.row();
     const next = row.attempt > attempt ? "attempt" : row.state === "settled" ? "end" : "wait";
     const events = await this.#eventsOf(attempt, after, next !== "wait");
     // A turn that was settled without a run has no stream for its last event.
     const missing = next === "end" && events.length === 0 && row.seq > after ? completedOf(row) : undefined;
-    return { events: missing === undefined ? events : [missing], next };
+    return { events: missing === undefined ? events : [missing], next: next === "wait" && !follow ? "end" : next };
   }
 
   async #eventsOf(attempt: number, after: number, closed: boolean): Promise<readonly TurnEvent[]> {

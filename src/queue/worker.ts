@@ -18,6 +18,7 @@ import { Reconciler } from "./reconciler.ts";
 import type { Retention } from "./retention.ts";
 import { Slots, type Release } from "./slots.ts";
 import { SlottedLane } from "./slotted-backend.ts";
+import { WorkerRegistry } from "./worker-registry.ts";
 import type { ProcessPort, RunningTurn, Scorer, WorkerContext } from "./worker-context.ts";
 
 /** BullMQ's side of a worker: a lock only says that someone should look, so it is short and a stall never fails a job. */
@@ -113,6 +114,8 @@ export class TurnWorker {
   readonly #slots: Slots;
   #lanes: LaneWorker[] = [];
   #cancels: CancelWatch | undefined;
+  /** Takes it off the list of workers. */
+  #leave: () => Promise<void> = () => Promise.resolve();
   #started: Promise<void> | undefined;
   #closed: Promise<CloseReport> | undefined;
 
@@ -158,6 +161,15 @@ export class TurnWorker {
       closing: this.#closing.signal,
       givenUp: this.#givenUp.signal,
     };
+    const startedAt = Date.now();
+    this.#leave = new WorkerRegistry(this.#options.redis).keep(() => ({
+      worker: this.#options.workerId,
+      agents: specs.map(({ name }) => name),
+      lanes: [...names],
+      concurrency: this.#options.concurrency,
+      running: this.#running.size,
+      startedAt,
+    }));
     for (const name of names) {
       const fetching =
         names.size === 1 ? { backend: finishingBackend, claim: () => this.#slots.take() } : this.#slotted(name);
@@ -280,6 +292,7 @@ export class TurnWorker {
       // Its close waits for ever while Redis is away; nothing of it may keep the process.
       if (!complete) void bull.disconnect().catch(() => undefined);
     }
+    await within(this.#leave(), leftMs());
     const specsClosed = await within(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
     return { complete: complete && specsClosed, abandoned, turns };
   }

@@ -11,14 +11,14 @@ import { AttemptSummary, TurnResult, TurnStatus } from "../../src/domain/turn-re
 import { Usage } from "../../src/domain/usage.ts";
 import { KIND, STORE_KEYS, cancelChannel, sessionLaneKey, settledChannel } from "../../src/ledger/keys.ts";
 
-/** The text of a page under one heading, up to the next of that level; the whole page without one. */
+/** The text of a page under the heading that begins so, up to the next of that level; the whole page without one. */
 function sectionOf(page: string, heading?: string): string {
   const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), "utf8");
   if (heading === undefined) return text;
   const level = /^#+/.exec(heading)?.[0] ?? "##";
-  const from = text.indexOf(`\n${heading}\n`);
+  const from = text.search(new RegExp(`^${heading}(?: .*)?$`, "m"));
   if (from < 0) return "";
-  const after = text.slice(from + heading.length + 2);
+  const after = text.slice(text.indexOf("\n", from) + 1);
   const end = after.search(new RegExp(`^#{1,${level.length}} `, "m"));
   return end < 0 ? after : after.slice(0, end);
 }
@@ -43,7 +43,14 @@ describe("docs/config.md", () => {
       const own = Object.keys(shape).filter((key) => !everyType.includes(key));
       expect([type, ...sorted(firstCells(sectionOf("config.md", `### ${type}`)))]).toEqual([type, ...sorted(own)]);
     }
-    expect(missing(sectionOf("config.md"), ConfigAgent.options.map(({ shape }) => shape.type.value).filter((type) => ["echo", "noop", "scripted"].includes(type)))).toEqual([]);
+    expect(
+      missing(
+        sectionOf("config.md"),
+        ConfigAgent.options
+          .map(({ shape }) => shape.type.value)
+          .filter((type) => ["echo", "noop", "scripted"].includes(type)),
+      ),
+    ).toEqual([]);
   });
 
   it("lists the keys at the top, of lanes and of retention", () => {
@@ -81,17 +88,24 @@ describe("docs/reference.md", () => {
 
 test("docs/events.md lists every type of event with its fields", () => {
   const rows = [...sectionOf("events.md").matchAll(/^\| `(\w+)` \| ([^|]*) \|/gm)];
-  const documented = rows.map(([, type, fields = ""]) => [type, [...fields.matchAll(/`(\w+)\??`/g)].map((word) => word[1])]);
+  const documented = rows.map(([, type, fields = ""]) => [
+    type,
+    [...fields.matchAll(/`(\w+)\??`/g)].map((word) => word[1]),
+  ]);
   const defined = EventBody.options.map(({ shape: { type, ...fields } }) => [
     type.value,
     Object.keys(fields).filter((field) => field !== "threadId" && field !== "parentThreadId"),
   ]);
-  expect(Object.fromEntries(documented.filter(([type]) => type !== "seq"))).toEqual(Object.fromEntries(defined));
+  expect(Object.fromEntries(documented.filter(([type]) => type !== "seq" && type !== "at"))).toEqual(
+    Object.fromEntries(defined),
+  );
 });
 
 test("docs/storage.md lists every key and channel", () => {
   const page = sectionOf("storage.md");
-  const ofLane = firstCells(sectionOf("storage.md", "## Keys of a lane")).map((key) => key.replace(/[A-Z:]+$/, (end) => (end.startsWith(":") ? ":" : "")));
+  const ofLane = firstCells(sectionOf("storage.md", "## Keys of a lane")).map((key) =>
+    key.replace(/[A-Z:]+$/, (end) => (end.startsWith(":") ? ":" : "")),
+  );
   expect(sorted(ofLane)).toEqual(sorted(Object.values(KIND)));
   const ofStore = firstCells(sectionOf("storage.md", "## Keys of the store"));
   expect(sorted(ofStore)).toEqual(sorted([...Object.values(STORE_KEYS), sessionLaneKey("SESSION")]));
@@ -118,17 +132,21 @@ describe("docs/commands.md", () => {
   it("has every command, each with exactly its options", async () => {
     const commands = await commandsOfProgram();
     const headings = [...sectionOf("commands.md").matchAll(/^## turnq (\w+)/gm)].map(([, name = ""]) => name);
-    expect(headings).toEqual(commands);
+    expect(sorted(headings)).toEqual(sorted(commands));
     for (const command of commands) {
       const [, options = ""] = /\nOptions:\n([\s\S]*?)\n\n/.exec(await helpOf(command)) ?? [];
-      const own = [...options.matchAll(/^ {2}(?:-\w, )?(--[a-z-]+)/gm)].flatMap(([, name = ""]) => (name === "--help" ? [] : [name]));
+      const own = [...options.matchAll(/^ {2}(?:-\w, )?(--[a-z-]+)/gm)].flatMap(([, name = ""]) =>
+        name === "--help" ? [] : [name],
+      );
       const said = /^Options: (.*(?:\n.+)*)/m.exec(sectionOf("commands.md", `## turnq ${command}`))?.[1] ?? "";
       expect([command, ...sorted(optionsIn(said))]).toEqual([command, ...sorted(own)]);
     }
   });
 
   it("says of every option what it means", async () => {
-    const named = [...sectionOf("commands.md").matchAll(/^Options: (.*(?:\n.+)*)/gm)].flatMap(([, said = ""]) => optionsIn(said));
+    const named = [...sectionOf("commands.md").matchAll(/^Options: (.*(?:\n.+)*)/gm)].flatMap(([, said = ""]) =>
+      optionsIn(said),
+    );
     const explained = firstCells(sectionOf("commands.md", "## Options")).flatMap(optionsIn);
     expect(sorted(explained)).toEqual(sorted(named));
   });

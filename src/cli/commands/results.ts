@@ -1,4 +1,4 @@
-import { InvalidArgumentError, Option, type Command } from "commander";
+import { Option, type Command } from "commander";
 import { resolve } from "node:path";
 import type { ResultLine } from "../../batch/result-line.ts";
 import type { CommandContext } from "../context.ts";
@@ -6,19 +6,15 @@ import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { counted } from "../quantity-text.ts";
+import type { ResultFormat } from "../../batch/results-file.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 
 interface ResultsOptions {
-  readonly format: string;
+  readonly format: ResultFormat;
   readonly messages?: boolean | undefined;
   readonly out?: string | undefined;
   readonly config?: string | undefined;
   readonly quiet?: boolean | undefined;
-}
-
-function format(text: string): string {
-  if (text !== "jsonl") throw new InvalidArgumentError("The one format is jsonl.");
-  return text;
 }
 
 /** Adds `turnq results`. */
@@ -26,9 +22,9 @@ export function addResults(program: Command, act: (batch: string, options: Resul
   program
     .command("results")
     .summary("print the results of a batch")
-    .description("Prints a line of JSON for each settled turn of BATCH, in the order of settling.")
+    .description("Prints a line of JSON, or a row of CSV, for each settled turn of BATCH, in the order of settling.")
     .argument("<batch>", "the batch's id")
-    .addOption(new Option("--format <format>", "the form of the results").default("jsonl").argParser(format))
+    .addOption(new Option("--format <format>", "the form of the results").default("jsonl").choices(["jsonl", "csv"]))
     .addOption(OPTIONS.messages())
     .addOption(OPTIONS.out())
     .addOption(OPTIONS.config())
@@ -57,12 +53,12 @@ export async function results(context: CommandContext, id: string, options: Resu
     const settledLines = collector.fresh(read());
     let sink: ResultSink;
     if (options.out === undefined) {
-      sink = stdoutSink(output);
+      sink = await stdoutSink(output, options.format);
       for await (const line of settledLines) {
         if (output.gone.aborted) return EXIT.ok;
         await sink.put(line);
       }
-    } else sink = await fileSink(resolve(cwd, options.out), settledLines);
+    } else sink = await fileSink(resolve(cwd, options.out), settledLines, options.format);
     await upToDate(collector, sink, read);
     await sink.close();
     if (options.quiet === true) return EXIT.ok;

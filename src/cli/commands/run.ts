@@ -55,14 +55,15 @@ export function addRun(program: Command, act: (file: string, options: RunOptions
     .command("run")
     .summary("submit a file of turns, work on them and report")
     .description(
-      "Submits each line of FILE (JSONL; - is stdin) as a turn for each agent, works on them, and writes the results while they come.",
+      "Submits each line of FILE (JSONL or CSV; - is stdin) as a turn for each agent, works on them, and writes the results while they come.",
     )
-    .argument("<file>", "the turns, one JSON object a line; - for stdin")
+    .argument("<file>", "the turns, one JSON object or CSV row a line; - for stdin")
     .addOption(OPTIONS.agent())
     .addOption(OPTIONS.epochs())
     .addOption(OPTIONS.concurrency())
     .addOption(OPTIONS.batch())
     .addOption(OPTIONS.map())
+    .addOption(OPTIONS.inputFormat())
     .addOption(OPTIONS.expect())
     .addOption(OPTIONS.limit())
     .addOption(OPTIONS.sample())
@@ -96,7 +97,7 @@ export async function run(context: CommandContext, file: string, options: RunOpt
   try {
     const store = await openStore(context, options);
     try {
-      return await new Run(context, options, store, interruption).go(input);
+      return await new Run(context, file, options, store, interruption).go(input);
     } finally {
       await store.close();
     }
@@ -107,6 +108,7 @@ export async function run(context: CommandContext, file: string, options: RunOpt
 
 class Run {
   readonly #context: CommandContext;
+  readonly #file: string;
   readonly #options: RunOptions;
   readonly #store: OpenStore;
   readonly #interruption: Interruption;
@@ -119,8 +121,15 @@ class Run {
   #simulation: Simulation | undefined;
   readonly #startedAt: number;
 
-  constructor(context: CommandContext, options: RunOptions, store: OpenStore, interruption: Interruption) {
+  constructor(
+    context: CommandContext,
+    file: string,
+    options: RunOptions,
+    store: OpenStore,
+    interruption: Interruption,
+  ) {
     this.#context = context;
+    this.#file = file;
     this.#options = options;
     this.#store = store;
     this.#interruption = interruption;
@@ -134,7 +143,7 @@ class Run {
   async go(input: ReadableInput): Promise<number> {
     const { output } = this.#context;
     const { turnq } = this.#store;
-    const cells = cellOptions(this.#store, this.#batch.id, this.#options);
+    const cells = cellOptions(this.#store, this.#batch.id, this.#file, this.#options);
     const report = await checkTurns(turnq, input, cells, this.#early);
     output.note(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);
     const stored = await storeTurns(turnq, input, cells, {
@@ -208,7 +217,7 @@ class Run {
   async #openSink(place: BatchPlace): Promise<ResultSink> {
     const { output } = this.#context;
     const path = this.#resultsPath();
-    if (path === undefined) return stdoutSink(output);
+    if (path === undefined) return await stdoutSink(output);
     return fileSink(path, this.#collector.fresh(this.#batch.results({ messages: this.#options.messages, place })));
   }
 

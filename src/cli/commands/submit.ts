@@ -20,13 +20,14 @@ export function addSubmit(program: Command, act: (file: string, options: SubmitO
     .command("submit")
     .summary("check a file of turns and store them")
     .description(
-      "Checks each line of FILE (JSONL; - is stdin), stores its turns for workers to run, and prints the batch's id.",
+      "Checks each line of FILE (JSONL or CSV; - is stdin), stores its turns for workers to run, and prints the batch's id.",
     )
-    .argument("<file>", "the turns, one JSON object a line; - for stdin")
+    .argument("<file>", "the turns, one JSON object or CSV row a line; - for stdin")
     .addOption(OPTIONS.agent())
     .addOption(OPTIONS.epochs())
     .addOption(OPTIONS.batch())
     .addOption(OPTIONS.map())
+    .addOption(OPTIONS.inputFormat())
     .addOption(OPTIONS.expect())
     .addOption(OPTIONS.limit())
     .addOption(OPTIONS.sample())
@@ -57,7 +58,7 @@ export async function submit(context: CommandContext, file: string, options: Sub
   try {
     const store = await openStore(context, options);
     try {
-      const cells = cellOptions(store, batch, options);
+      const cells = cellOptions(store, batch, file, options);
       const report = await checkTurns(store.turnq, input, cells, signal);
       const onStored = (count: number): void => output.live(`storing ${count} of ${report.turns} turns`);
       const stored = await storeTurns(store.turnq, input, cells, { signal, onStored });

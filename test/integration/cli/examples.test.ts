@@ -1,4 +1,5 @@
 import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { CliFolder, jsonLines, samplesOf, turnsFile } from "./cli-folder.ts";
@@ -14,10 +15,32 @@ afterAll(async () => {
   await folder.remove();
 });
 
-test("examples/programs: both agents do the tasks, one of them with crashes", async () => {
-  const agents = ["--config", resolve("examples/programs/turnq.config.json"), "--agent", "tools", "--agent", "shaky"];
-  const how = ["--expect", "equals", "--limit", "15", "--concurrency", "4", "--batch", "programs", "--json", "--quiet"];
-  const { code, stdout } = await folder.run(["run", resolve("examples/programs/tasks.jsonl"), ...agents, ...how]);
+/** What an npm script hands to turnq, with paths that hold in any folder. */
+function argumentsOf(script: string): string[] {
+  const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: Record<string, string> };
+  const [, words = ""] = /dist\/src\/cli\/main\.js (.*)$/.exec(scripts[script] ?? "") ?? [];
+  return words.split(" ").map((word) => (word.startsWith("examples/") ? resolve(word) : word));
+}
+
+const IN_SHORT = ["--limit", "15", "--json", "--quiet"];
+
+test("npm start: both simulated models answer the word problems, the one with faults too", async () => {
+  const { code, stdout } = await folder.run([...argumentsOf("start"), ...IN_SHORT]);
+  expect(code).toBe(0);
+  const lines = jsonLines(stdout);
+  expect(lines.at(-1)).toMatchObject({
+    turns: 60,
+    settled: 60,
+    byAgent: { large: { ok: 30, failed: 0 }, small: { ok: 30, failed: 0 } },
+  });
+  const results = lines.filter(({ type }) => type === "result");
+  // Each model's tokens are known, its price too, and what is right is decided by the target alone.
+  expect(results.every(({ usage }) => Number(Reflect.get(Object(usage), "costUsd")) > 0)).toBe(true);
+  expect(new Set(results.map(({ score }) => Reflect.get(Object(score), "passed")))).toEqual(new Set([true, false]));
+}, 120_000);
+
+test("npm run example:programs: both agents do the tasks, one of them with crashes", async () => {
+  const { code, stdout } = await folder.run([...argumentsOf("example:programs"), ...IN_SHORT]);
   expect(code).toBe(0);
   const summary = jsonLines(stdout).at(-1);
   expect(summary).toMatchObject({

@@ -105,6 +105,7 @@ test("A38: a retry while the queue is paused runs after resume", async () => {
   await (await queue.getJob("t1"))?.retry("completed");
   await queue.resume();
   await until(() => runs.length === 2);
+  expect(runs).toEqual(["t1", "t1"]);
 });
 
 test("a job that was added by hand stands for no turn: it ends at once as a stray, and runs nothing", async () => {

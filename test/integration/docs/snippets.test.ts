@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { checkConfig } from "../../../src/config.ts";
 import { PageFolder, snippetsOf, type Snippet } from "./page.ts";
 
@@ -11,8 +11,8 @@ import { PageFolder, snippetsOf, type Snippet } from "./page.ts";
  *
  * - `sh` is run and must succeed, or end as `exit=N` says; with `background` it goes on meanwhile.
  * - `ts NAME`, `json NAME`, `jsonl NAME` … are written to that file; with `run` the file is run. All `ts` is type-checked.
- * - `json` without a name is checked as a configuration.
- * - `text` shows what is said: each line of it that the block before it cannot know is not looked at.
+ * - `json` without a name, or with that of the configuration, is checked as one.
+ * - `text` shows what is said, and is not looked at.
  * - `sh not-run` is not run. There are as many of these as are counted below.
  */
 const DOCS = readdirSync("docs", { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".md"));
@@ -56,49 +56,60 @@ function headingsOf(file: string): string[] {
   );
 }
 
-describe("the snippets of", () => {
-  for (const page of PAGES) {
-    const snippets = all.filter((snippet) => snippet.page === page && snippet.language !== "text");
-    if (snippets.length === 0) continue;
-    test(page, async () => {
-      const folder = await PageFolder.make();
-      try {
-        for (const snippet of snippets) await run(folder, snippet);
-        typeCheck(folder, snippets);
-      } finally {
-        await folder.remove();
-      }
-    });
+const runnable = PAGES.flatMap((page) => {
+  const snippets = all.filter((snippet) => snippet.page === page && snippet.language !== "text");
+  return snippets.length === 0 ? [] : [[page, snippets] as const];
+});
+
+test.each(runnable)("the snippets of %s run as they stand there", async (_page, snippets) => {
+  const folder = await PageFolder.make();
+  try {
+    for (const snippet of snippets) expect(await run(folder, snippet)).toEqual(FINE);
+    expect(typeCheck(folder, snippets)).toEqual(FINE);
+  } finally {
+    await folder.remove();
   }
 });
 
-async function run(folder: PageFolder, { page, line, language, marks, text }: Snippet): Promise<void> {
+/** What became of a snippet: where it went wrong, and what it said. */
+interface Fault {
+  readonly where?: string;
+  readonly code?: number | null;
+  readonly said?: string;
+}
+
+const FINE: Fault = {};
+
+async function run(folder: PageFolder, { page, line, language, marks, text }: Snippet): Promise<Fault> {
   const where = `${page}:${line}`;
-  if (marks.includes("not-run")) return;
+  if (marks.includes("not-run")) return FINE;
   if (language === "sh") {
-    if (marks.includes("background")) return folder.background(text);
-    const { code, said } = await folder.sh(text);
+    if (marks.includes("background")) {
+      await folder.background(text);
+      return FINE;
+    }
     const wanted = Number(/exit=(\d+)/.exec(marks.join(" "))?.[1] ?? 0);
-    expect({ where, code, said: code === wanted ? "" : said }).toEqual({ where, code: wanted, said: "" });
-    return;
+    const { code, said } = await folder.sh(text);
+    return code === wanted ? FINE : { where, code, said };
   }
   const [name, ...more] = marks;
   if (name === undefined) {
-    expect(language, `${where} needs the name of a file`).toBe("json");
+    if (language !== "json") return { where, said: "it needs the name of a file" };
     checkConfig(JSON.parse(text), where);
-    return;
+    return FINE;
   }
+  if (name === "turnq.config.json") checkConfig(JSON.parse(text), where);
   await folder.write(name, text);
-  if (!more.includes("run")) return;
+  if (!more.includes("run")) return FINE;
   const { code, said } = await folder.ts(name);
-  expect({ where, code, said: code === 0 ? "" : said }).toEqual({ where, code: 0, said: "" });
+  return code === 0 ? FINE : { where, code, said };
 }
 
-function typeCheck(folder: PageFolder, snippets: readonly Snippet[]): void {
+function typeCheck(folder: PageFolder, snippets: readonly Snippet[]): Fault {
   const files = snippets.flatMap(({ language, marks }) => (language === "ts" ? marks.slice(0, 1) : []));
-  if (files.length === 0) return;
+  if (files.length === 0) return FINE;
   const tsc = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
   const how = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2023", "--module", "nodenext", "--types", "node"];
   const { status, stdout } = spawnSync(process.execPath, [tsc, ...how, ...files], { cwd: folder.dir, encoding: "utf8" });
-  expect({ status, stdout }).toEqual({ status: 0, stdout: "" });
+  return status === 0 ? FINE : { where: "the types of the page's programs", code: status, said: stdout };
 }

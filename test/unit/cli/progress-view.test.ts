@@ -16,6 +16,7 @@ function progress(more: Partial<BatchProgress> = {}): BatchProgress {
     passed: 0,
     usage: { inputTokens: 12_000, outputTokens: 400, modelCalls: 0, toolCalls: 0, known: "reported" },
     overdue: 0,
+    gates: [],
     ...more,
   };
 }
@@ -24,14 +25,27 @@ test("progress says done, running, waiting, failed, rate, ETA and tokens", () =>
   const rate = new SettleRate();
   rate.see(0, 2);
   rate.see(10_000, 42);
-  expect(progressText(progressLine(progress(), rate))).toBe(
+  expect(progressText(progressLine(progress(), rate), 0)).toBe(
     "42/120 done, 8 running, 70 waiting, 3 failed, 4.0/s, ETA 20s, 12.4k tokens",
+  );
+});
+
+test("turns that wait on a rate limit, and until when; cost so far and projected", () => {
+  const gates = [
+    { lane: "a", until: 38_000, reason: "rate_limited", waiting: 5 },
+    { lane: "b", until: 60_000, reason: "overloaded", waiting: 2 },
+  ] as const;
+  const usage = { costUsd: 0.42, modelCalls: 42, toolCalls: 0, known: "reported" } as const;
+  const line = progressLine(progress({ gates, usage }), new SettleRate());
+  expect(line).toMatchObject({ gated: { turns: 7, until: 38_000 }, projectedCostUsd: expect.closeTo(1.2, 9) as number });
+  expect(progressText(line, 500)).toBe(
+    "42/120 done, 8 running, 70 waiting, 3 failed, $0.4200 of about $1.20; 7 turns wait on a rate limit, next in 38s",
   );
 });
 
 test("turns of a dead worker are told of, and usage that is a floor", () => {
   const usage = { outputTokens: 5, modelCalls: 0, toolCalls: 0, known: "partial" } as const;
-  expect(progressText(progressLine(progress({ overdue: 3, usage }), new SettleRate()))).toBe(
+  expect(progressText(progressLine(progress({ overdue: 3, usage }), new SettleRate()), 0)).toBe(
     "42/120 done, 8 running, 70 waiting, 3 failed, ≥ 5 tokens; 3 turns of a dead worker, taken over within 20 s",
   );
 });

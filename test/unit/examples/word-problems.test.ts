@@ -30,9 +30,12 @@ describe("the word problems of the example", () => {
     expect(new Set(problems.map(({ input }) => input)).size).toBe(problems.length);
   });
 
-  it.each(problems.map((problem) => [problem.id, problem] as const))("%s has the answer that its sum gives", (_, { input, target, metadata }) => {
-    expect(Number(target)).toBeCloseTo(workedOut(metadata.work), 9);
-    expect(Number(lastNumber(target))).toBe(Number(target));
-    expect(input).not.toContain(metadata.work);
-  });
+  it.each(problems.map((problem) => [problem.id, problem] as const))(
+    "%s has the answer that its sum gives",
+    (_, { input, target, metadata }) => {
+      expect(Number(target)).toBeCloseTo(workedOut(metadata.work), 9);
+      expect(Number(lastNumber(target))).toBe(Number(target));
+      expect(input).not.toContain(metadata.work);
+    },
+  );
 });
