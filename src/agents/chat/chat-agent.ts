@@ -148,7 +148,8 @@ class ChatTurn {
       },
       stopWhen: () => {
         this.#stopped ||= this.#turn.shouldStop() !== undefined;
-        return this.#stopped;
+        // A call that the token limit cut would only be made again.
+        return this.#stopped || this.finishReason === "length";
       },
       // Errors come as parts of the stream; by default the SDK would print them.
       onError: () => undefined,
@@ -162,13 +163,19 @@ class ChatTurn {
     const watch =
       chunkTimeoutMs === undefined ? undefined : setInterval(() => this.#look(), Math.max(10, chunkTimeoutMs / 10));
     this.#heardAt = performance.now();
+    const parts = stream[Symbol.asyncIterator]();
     try {
-      for await (const part of stream) {
+      for (;;) {
+        const next = await parts.next().catch((error: unknown) => Promise.reject(this.#failed(error)));
+        // An abort can end the stream without a word.
+        if (next.done === true && this.#silent) throw this.#failed(new Error("the stream ended"));
+        if (next.done === true) return;
         this.#heardAt = performance.now();
-        this.#take(part);
+        this.#take(next.value);
       }
     } finally {
       clearInterval(watch);
+      void parts.return?.().catch(() => undefined);
     }
   }
 

@@ -37,7 +37,10 @@ test("turns that wait on a rate limit, and until when; cost so far and projected
   ] as const;
   const usage = { costUsd: 0.42, modelCalls: 42, toolCalls: 0, known: "reported" } as const;
   const line = progressLine(progress({ gates, usage }), new SettleRate());
-  expect(line).toMatchObject({ gated: { turns: 7, until: 38_000 }, projectedCostUsd: expect.closeTo(1.2, 9) as number });
+  expect(line).toMatchObject({
+    gated: { turns: 7, until: 38_000 },
+    projectedCostUsd: expect.closeTo(1.2, 9) as number,
+  });
   expect(progressText(line, 500)).toBe(
     "42/120 done, 8 running, 70 waiting, 3 failed, $0.4200 of about $1.20; 7 turns wait on a rate limit, next in 38s",
   );

@@ -38,10 +38,10 @@ const texts = (events: readonly TurnEvent[]): string[] =>
 
 test("events wait at most 100 ms, deltas merged, and get their seq when they are taken", async () => {
   const { pipe, appended } = piped({ after: 10 });
-  pipe.push(delta("a"));
-  pipe.push(delta("b"));
-  pipe.push(tool(1));
-  pipe.push(delta("c"));
+  void pipe.push(delta("a"));
+  void pipe.push(delta("b"));
+  void pipe.push(tool(1));
+  void pipe.push(delta("c"));
   await vi.advanceTimersByTimeAsync(99);
   expect(appended).toEqual([]);
   await vi.advanceTimersByTimeAsync(1);
@@ -51,15 +51,15 @@ test("events wait at most 100 ms, deltas merged, and get their seq when they are
     [12, "t1", 2, 1000],
     [13, "t1", 2, 1000],
   ]);
-  pipe.push(delta("d"));
+  void pipe.push(delta("d"));
   await vi.advanceTimersByTimeAsync(100);
   expect(appended.map(texts)).toEqual([["ab", "tool_start", "c"], ["d"]]);
 });
 
 test("call_start is flushed at once: it must be stored before the call is paid for", async () => {
   const { pipe, appended } = piped();
-  pipe.push(delta("a"));
-  pipe.push({ type: "call_start" });
+  void pipe.push(delta("a"));
+  void pipe.push({ type: "call_start" });
   await vi.advanceTimersByTimeAsync(0);
   expect(appended.map(texts)).toEqual([["a", "call_start"]]);
 });
@@ -73,7 +73,7 @@ test("deltas of other threads or kinds are not merged", async () => {
     { type: "thought_delta", text: "t" } as const,
     delta("d"),
   ])
-    pipe.push(event);
+    void pipe.push(event);
   await vi.advanceTimersByTimeAsync(100);
   expect(appended[0]?.map((event) => ("text" in event ? event.text : ""))).toEqual(["a", "bc", "t", "d"]);
 });
@@ -81,10 +81,10 @@ test("deltas of other threads or kinds are not merged", async () => {
 test("A41: while an append is under way the next events wait and merge", async () => {
   let answer = (_ok: boolean): void => {};
   const { pipe, appended } = piped({ answer: () => new Promise<boolean>((resolve) => (answer = resolve)) });
-  pipe.push(delta("a"));
+  void pipe.push(delta("a"));
   await vi.advanceTimersByTimeAsync(100);
   for (let i = 0; i < 1000; i++) {
-    pipe.push(delta("x"));
+    void pipe.push(delta("x"));
     await vi.advanceTimersByTimeAsync(10);
   }
   expect(appended).toHaveLength(1);
@@ -96,9 +96,9 @@ test("A41: while an append is under way the next events wait and merge", async (
 
 test("after an append is refused, since the attempt is no longer current, nothing more is sent", async () => {
   const { pipe, appended } = piped({ answer: () => false });
-  pipe.push(tool(1));
+  void pipe.push(tool(1));
   await vi.advanceTimersByTimeAsync(100);
-  pipe.push(tool(2));
+  void pipe.push(tool(2));
   await vi.advanceTimersByTimeAsync(1000);
   expect(appended).toHaveLength(1);
 });
@@ -106,15 +106,15 @@ test("after an append is refused, since the attempt is no longer current, nothin
 describe("end", () => {
   test("gives all events, and as tail those that are not in the stream", async () => {
     const { pipe, appended } = piped();
-    pipe.push(delta("a"));
+    void pipe.push(delta("a"));
     await vi.advanceTimersByTimeAsync(100);
-    pipe.push(delta("b"));
+    void pipe.push(delta("b"));
     const { events, tail } = await pipe.end([{ type: "rolled_back", reason: "crashed" }]);
     expect(appended.map(texts)).toEqual([["a"]]);
     expect(texts(events)).toEqual(["ab", "rolled_back"]);
     expect(tail.map(({ seq }) => seq)).toEqual([2, 3]);
     expect(events.map(({ seq }) => seq)).toEqual([2, 3]);
-    pipe.push(delta("too late"));
+    void pipe.push(delta("too late"));
     await vi.advanceTimersByTimeAsync(1000);
     expect(appended).toHaveLength(1);
   });
@@ -122,9 +122,9 @@ describe("end", () => {
   test("waits for an append that is under way", async () => {
     let answer = (_ok: boolean): void => {};
     const { pipe } = piped({ answer: () => new Promise<boolean>((resolve) => (answer = resolve)) });
-    pipe.push(tool(1));
+    void pipe.push(tool(1));
     await vi.advanceTimersByTimeAsync(100);
-    pipe.push(tool(2));
+    void pipe.push(tool(2));
     let ended = false;
     const ending = pipe.end([]).then((all) => {
       ended = true;
@@ -140,7 +140,7 @@ describe("end", () => {
 
   test("a turn that ends before its first flush writes no stream", async () => {
     const { pipe, appended } = piped();
-    for (let i = 0; i < 400; i++) pipe.push(tool(i));
+    for (let i = 0; i < 400; i++) void pipe.push(tool(i));
     const { events, tail } = await pipe.end([]);
     expect(appended).toEqual([]);
     expect([events.length, tail.length]).toEqual([400, 400]);
@@ -148,7 +148,7 @@ describe("end", () => {
 
   test("of more events than a close takes, a stream gets the first ones before it", async () => {
     const { pipe, appended } = piped();
-    pipe.push(tool(0));
+    void pipe.push(tool(0));
     await vi.advanceTimersByTimeAsync(100);
     const rest = Array.from({ length: 1234 }, (_, i) => tool(i + 1));
     const { events, tail } = await pipe.end(rest);
@@ -162,8 +162,8 @@ describe("end", () => {
 
 test("text beyond the transcript limit is not kept, other events are", async () => {
   const { pipe } = piped({ maxChars: 10 });
-  for (let i = 0; i < 10; i++) pipe.push(delta("xxxx"));
-  pipe.push(tool(1));
+  for (let i = 0; i < 10; i++) void pipe.push(delta("xxxx"));
+  void pipe.push(tool(1));
   const { events } = await pipe.end([]);
   expect(texts(events)).toEqual(["x".repeat(12), "tool_start"]);
 });

@@ -1,0 +1,112 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+
+/** A request as a model server got it. */
+export interface ModelRequest {
+  readonly body: {
+    readonly model: string;
+    readonly messages: readonly { readonly role: string; readonly content: unknown; readonly tool_calls?: unknown }[];
+    readonly [field: string]: unknown;
+  };
+  readonly headers: IncomingMessage["headers"];
+  /** From 1. */
+  readonly number: number;
+}
+
+/** What a model server does: pieces of a stream, and how it ends. */
+export type ModelReply =
+  | {
+      readonly status: number;
+      readonly body?: string | undefined;
+      readonly headers?: Record<string, string> | undefined;
+    }
+  | {
+      readonly text?: string | undefined;
+      readonly tool?: { readonly name: string; readonly args?: string | undefined } | undefined;
+      readonly usage?: object | null | undefined;
+      readonly finish?: string | undefined;
+      /** After text and tool: the connection breaks off, stays silent, or an error comes in the stream. */
+      readonly then?: "cut" | "hang" | { readonly error: string } | undefined;
+    };
+
+const USAGE = { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 3 } };
+
+/** A model server that does what it is told, on the loopback address. */
+export class ModelServer {
+  readonly requests: ModelRequest[] = [];
+  readonly #server: Server;
+  readonly #reply: (request: ModelRequest) => ModelReply;
+
+  private constructor(server: Server, reply: (request: ModelRequest) => ModelReply) {
+    this.#server = server;
+    this.#reply = reply;
+  }
+
+  static async start(reply: (request: ModelRequest) => ModelReply): Promise<ModelServer> {
+    const server = createServer((request, response) => void self.#answer(request, response));
+    const self = new ModelServer(server, reply);
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return self;
+  }
+
+  get baseUrl(): string {
+    const address = this.#server.address();
+    return `http://127.0.0.1:${typeof address === "object" ? address?.port : ""}/v1`;
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    if (this.#server.listening) await once(this.#server, "close");
+  }
+
+  async #answer(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
+    const parts: Buffer[] = [];
+    for await (const part of incoming) parts.push(part as Buffer);
+    const body = JSON.parse(Buffer.concat(parts).toString("utf8")) as ModelRequest["body"];
+    const request = { body, headers: incoming.headers, number: this.requests.length + 1 };
+    this.requests.push(request);
+    const reply = this.#reply(request);
+    if ("status" in reply) {
+      response.writeHead(reply.status, { "content-type": "application/json", ...reply.headers });
+      response.end(reply.body ?? JSON.stringify({ error: { message: `status ${reply.status}` } }));
+      return;
+    }
+    const { text, tool, usage = USAGE, then } = reply;
+    const finish = reply.finish ?? (tool === undefined ? "stop" : "tool_calls");
+    const line = (value: object): void => void response.write(`data: ${JSON.stringify(value)}\n\n`);
+    const delta = (content: object, reason: string | null = null): void =>
+      line({
+        id: "c",
+        object: "chat.completion.chunk",
+        created: 1,
+        model: body.model,
+        choices: [{ index: 0, delta: content, finish_reason: reason }],
+      });
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    if (text !== undefined) delta({ role: "assistant", content: text });
+    if (tool !== undefined)
+      delta({
+        tool_calls: [
+          {
+            index: 0,
+            id: `call-${request.number}`,
+            type: "function",
+            function: { name: tool.name, arguments: tool.args ?? "{}" },
+          },
+        ],
+      });
+    if (then === "hang") return;
+    if (then === "cut") {
+      // What was written is to arrive before the end does.
+      setImmediate(() => response.destroy());
+      return;
+    }
+    if (typeof then === "object") line({ error: { message: then.error } });
+    delta({}, finish);
+    if (usage !== null)
+      line({ id: "c", object: "chat.completion.chunk", created: 1, model: body.model, choices: [], usage });
+    response.end("data: [DONE]\n\n");
+  }
+}
