@@ -49,9 +49,9 @@ export function tokensText(usage: Usage): string {
   return amountText(usage, tokens === undefined ? undefined : shortNumber(tokens));
 }
 
-/** The cost; `≥` where more was spent than was reported. */
+/** The cost; `≥` where more was spent than was reported, `-` where there is no price. */
 export function costText(usage: Usage): string {
-  return amountText(usage, usage.costUsd === undefined ? undefined : dollars(usage.costUsd));
+  return usage.costUsd === undefined ? "-" : amountText(usage, dollars(usage.costUsd));
 }
 
 function amountText({ known }: Usage, amount: string | undefined): string {

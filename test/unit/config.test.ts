@@ -41,7 +41,7 @@ describe("a configuration", () => {
     [
       "type",
       { agents: { a: { type: "comand" } } },
-      'agents.a.type: must be one of command, module, echo, noop, scripted (did you mean "command"?)',
+      'agents.a.type: must be one of chat, command, module, echo, noop, scripted, sim (did you mean "command"?)',
     ],
     ["of the retention", { retention: { maxAge: 1 } }, 'retention: unknown key "maxAge" (did you mean "maxAgeMs"?)'],
     ["wrong value", { lanes: { l: { concurrency: 0 } } }, "lanes.l.concurrency: must be at least 1"],

@@ -178,7 +178,17 @@ test("a worker of another kind that finishes a job without running its turn make
 
 test("the page names each of BullMQ's calls that change a queue or a job", () => {
   const page = readFileSync("docs/bullmq-tools.md", "utf8");
-  const calls = ["retry", "remove", "clean", "drain", "obliterate", "pause", "promote", "changePriority", "changeDelay"];
+  const calls = [
+    "retry",
+    "remove",
+    "clean",
+    "drain",
+    "obliterate",
+    "pause",
+    "promote",
+    "changePriority",
+    "changeDelay",
+  ];
   const others = ["updateData", "add", "setGlobalConcurrency", "rateLimit", "trimEvents", "moveToFailed", "log"];
   expect([...calls, ...others].filter((call) => !page.includes(`\`${call}\``))).toEqual([]);
 });

@@ -71,9 +71,9 @@ describe("runAttempt: agents that keep no contract", () => {
 
   it("events that are left open are closed, and strange ones dropped", async () => {
     const communicate: Agent["communicate"] = async (_input, options) => {
-      options?.onEvent?.({ type: "tool_start", id: "a", name: "x", args: {} });
-      options?.onEvent?.({ type: "rolled_back", reason: "x" });
-      options?.onEvent?.(null as never);
+      void options?.onEvent?.({ type: "tool_start", id: "a", name: "x", args: {} });
+      void options?.onEvent?.({ type: "rolled_back", reason: "x" });
+      void options?.onEvent?.(null as never);
       throw new Error("wild");
     };
     const { events, after } = scene(wild({ communicate }));

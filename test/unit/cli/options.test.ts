@@ -85,7 +85,7 @@ test.each([
     "It must be 1 to 200 characters of letters, digits and . _ - / : @",
   ],
   ["a lane with a colon", ["show", "t", "--lane", "a:b"], "It must be 1 to 100 characters"],
-  ["another format", ["results", "b", "--format", "csv"], "The one format is jsonl."],
+  ["another format", ["results", "b", "--format", "xml"], "Allowed choices are jsonl, csv."],
 ])("%s is refused", async (_, argv, text) => {
   const { exitCode, out, err } = await tried(...argv);
   expect({ exitCode, out }).toEqual({ exitCode: 1, out: "" });

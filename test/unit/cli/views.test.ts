@@ -64,9 +64,9 @@ test("the table has a row for each agent and fits 80 columns", () => {
   const summary = collector.summary({ turns: 4, durationMs: 2000 });
   expect(summaryTable(summary, PLAIN)).toBe(
     [
-      "agent  turns  ok  failed     passed (95 %)  attempts  crashed  time  wasted usage",
-      "echo       2   1       1  1/2 50 % [9, 91]         2        0  3.0s     12 tokens",
-      "shaky      1   1       0      not measured         2        1  1.5s   ≥ 12 tokens",
+      "agent  turns  ok  failed     passed (95 %)  attempts  crashed  tokens  cost  wasted",
+      "echo       2   1       1  1/2 50 % [9, 91]         2        0      24     -      12",
+      "shaky      1   1       0      not measured         2        1    ≥ 24     -    ≥ 12",
     ].join("\n"),
   );
   expect(summaryLine(summary)).toBe("4 turns in 2.0s: 2 ok, 1 failed, 1 not settled; usage ≥ 48 tokens");
