@@ -91,7 +91,12 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const users = new SpecUsers();
   const openWorker = async (wanted: WorkerOptions) => {
     const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, deps);
-    await Promise.all(wantedSpecs.map(async (spec) => spec.learn?.()));
+    await Promise.all(
+      wantedSpecs.map(async (spec) => {
+        await spec.learn?.();
+        await spec.prepare?.();
+      }),
+    );
     const working = wantedSpecs.filter(({ problem }) => problem === undefined);
     for (const { name, problem } of wantedSpecs)
       if (problem !== undefined) log.error({ agent: name, problem }, "an agent cannot run");

@@ -30,6 +30,8 @@ export interface AgentSpec {
   readonly wantsCostLogTags?: boolean | undefined;
   /** Finds out what is not known before its code is loaded; `abilities` and `problem` are right after it. Never rejects. */
   readonly learn?: (() => Promise<void>) | undefined;
+  /** Loads what its attempts need; a worker calls it before it takes turns. `problem` is right after it. Never rejects. */
+  readonly prepare?: (() => Promise<void>) | undefined;
   /** Why it cannot run at all, once that is known. */
   readonly problem?: string | undefined;
   /** Makes the agent of one attempt. May throw: the attempt then ends with that failure. */

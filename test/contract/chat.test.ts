@@ -49,7 +49,7 @@ agentContract(
       { type: "chat", provider: "openai-compatible", baseUrl: server.baseUrl, model: "m", tools: "./tools.mjs" },
       { baseDir: folder, env: {} },
     );
-    await spec.learn?.();
+    await spec.prepare?.();
     const agent = spec.create(attemptInit());
     if (scenario === "partial that cannot be built") {
       Object.assign(agent, {

@@ -50,7 +50,7 @@ async function play(
     { type: "chat", provider: "openai-compatible", baseUrl: server.baseUrl, model: "m", apiKeyEnv: "KEY", ...config },
     { baseDir: folder, env: { KEY } },
   );
-  await spec.learn?.();
+  await spec.prepare?.();
   const events: EventBody[] = [];
   const outcome = await runAttempt({
     spec,
@@ -153,8 +153,10 @@ describe("a turn on a model", () => {
     const server = await ModelServer.start(() => ({ text: "hi" }));
     open.push(server);
     const config = { type: "chat", provider: "openai-compatible", baseUrl: server.baseUrl, model: "m" } as const;
+    const spec = chatAgent("gpt", config, { baseDir: folder, env: {} });
+    await spec.prepare?.();
     const { record } = await runAttempt({
-      spec: chatAgent("gpt", config, { baseDir: folder, env: {} }),
+      spec,
       request: storedRequest({ input: "hello" }),
       attempt: 1,
       iteration: 1,
@@ -303,7 +305,7 @@ describe("an agent that cannot run says why", () => {
   test("a key that is not there; a file of tools that is none", async () => {
     expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: folder, env: {} }).problem).toContain("NOPE");
     const spec = chatAgent("a", { ...base, tools: "./none.mjs" }, { baseDir: folder, env: {} });
-    await spec.learn?.();
+    await spec.prepare?.();
     expect(spec.problem).toContain("none.mjs");
   });
 
