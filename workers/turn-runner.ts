@@ -5,10 +5,14 @@ import { MARK_NAME } from "../src/process/mark.ts";
 // The channel ends with the worker: nobody waits for an answer any more.
 process.on("disconnect", () => process.exit(0));
 
+process.title = "turnq-runner";
+
 const take = createRunner({
   send: (report) => void process.send?.(report),
   mark: (mark) => {
-    process.env[MARK_NAME] = mark;
+    if (mark !== undefined) process.env[MARK_NAME] = mark;
+    process.title = mark === undefined ? "turnq-runner" : `${MARK_NAME}=${mark}`;
   },
+  leftOver: () => process.getActiveResourcesInfo().length,
 });
 process.on("message", (order) => take(order as RunnerOrder));

@@ -81,8 +81,8 @@ export function targetsIn(table: ProcessTable, target: KillTarget, killed: Reado
   const found = new Set<number>();
   for (const row of rows) {
     const known = groups.has(row.pgid) || killed.has(row.pid);
-    const mark = marked === undefined || row.dead || known ? undefined : table.markOf(row.pid);
-    if (known || (mark !== undefined && marked?.(mark) === true)) found.add(row.pid);
+    const marks = marked === undefined || row.dead || known ? [] : table.marksOf(row.pid);
+    if (known || marks.some((mark) => marked?.(mark) === true)) found.add(row.pid);
   }
   addDescendants(rows, found);
   return rows.filter((row) => found.has(row.pid) && !row.dead).map((row) => row.pid);

@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { closeSync, openSync, readSync, readdirSync } from "node:fs";
-import { MARK_NAME } from "./mark.ts";
+import { MARK_NAME, parseMark } from "./mark.ts";
 
 /** One process of this machine. `dead`: a zombie, which runs no more but still answers `kill(pid, 0)`. */
 export interface ProcessRow {
@@ -14,8 +14,11 @@ export interface ProcessRow {
 export interface ProcessTable {
   /** Both throw when they cannot look, which is when this process has too many files open. */
   list(): ProcessRow[];
-  /** The mark in the process's environment as it was at its start; undefined when it has none or may not be read. */
-  markOf(pid: number): string | undefined;
+  /**
+   * The mark in the process's environment as it was at its start, and, of a runner, that of the turn which it runs now:
+   * none when it has none or may not be read.
+   */
+  marksOf(pid: number): readonly string[];
 }
 
 /**
@@ -23,7 +26,7 @@ export interface ProcessTable {
  * cannot be read: what left both its group and its parent is not found there.
  */
 export const machineTable: ProcessTable =
-  process.platform === "linux" ? { list: listProc, markOf: procMark } : { list: listPs, markOf: () => undefined };
+  process.platform === "linux" ? { list: listProc, marksOf: procMarks } : { list: listPs, marksOf: () => [] };
 
 function listProc(): ProcessRow[] {
   const rows: ProcessRow[] = [];
@@ -66,6 +69,15 @@ export function procStat(pid: number): ProcStat | undefined {
 }
 
 const MARK_PREFIX = `${MARK_NAME}=`;
+
+function procMarks(pid: number): readonly string[] {
+  const mark = procMark(pid);
+  if (mark === undefined) return [];
+  // A runner's environment is that of its start; the turn that it runs stands in its title.
+  const title = parseMark(mark)?.turn.startsWith("~") === true ? readProc(pid, "cmdline") : undefined;
+  if (title?.startsWith(MARK_PREFIX) !== true) return [mark];
+  return [mark, title.slice(MARK_PREFIX.length).split("\0", 1)[0] ?? ""];
+}
 
 function procMark(pid: number): string | undefined {
   const text = readProc(pid, "environ");

@@ -166,7 +166,10 @@ export class TurnHandle {
     const stopped = (): boolean => options.signal?.aborted === true;
     let after = options.after ?? 0;
     for (let attempt = 1; !stopped();) {
-      const page = await this.#outlast(() => this.#page(attempt, after, options.follow !== false), Number.POSITIVE_INFINITY);
+      const page = await this.#outlast(
+        () => this.#page(attempt, after, options.follow !== false),
+        Number.POSITIVE_INFINITY,
+      );
       for (const event of page?.events ?? []) {
         if (stopped()) return;
         after = event.seq;

@@ -11,8 +11,10 @@ import type { RunnerOrder, RunnerReport, TurnOrder } from "./runner-message.ts";
 /** The runner's own process, as its entry point gives it. */
 export interface RunnerSeat {
   readonly send: (report: RunnerReport) => void;
-  /** Sets the mark that the turn's own processes will bear. */
-  readonly mark: (mark: string) => void;
+  /** Sets the mark that the turn's own processes will bear, and shows it; undefined: it shows none, since no turn runs. */
+  readonly mark: (mark: string | undefined) => void;
+  /** How many things keep the process alive: timers, sockets, children. */
+  readonly leftOver: () => number;
 }
 
 /** Runs turns of one agent, one after the other, inside a runner. Returns what takes the worker's orders. */
@@ -32,6 +34,7 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
   }
 
   async function take(order: TurnOrder): Promise<void> {
+    const before = seat.leftOver();
     seat.mark(order.init.mark);
     announced = [];
     const announce = (): Promise<boolean> => new Promise((resolve) => announced.push(resolve));
@@ -41,12 +44,17 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
       if (spec === undefined) throw new Error("the runner was given a turn before its module was loaded");
       agent = spec.create(initFor(spec, order.init));
       await agent.start(order.start);
-      seat.send(await converse(agent, order, { shouldStop: answer, announce }, seat));
+      const ended = await converse(agent, order, { shouldStop: answer, announce }, seat);
+      seat.mark(undefined);
+      seat.send(ended);
     } catch (thrown) {
+      seat.mark(undefined);
       seat.send(endedByThrow(agent, order.id, thrown));
     }
     await ignoring(() => agent?.stop());
-    seat.send({ type: "idle", id: order.id });
+    // What a turn left would go off in the middle of the next one. What is ending anyway gets a moment for it.
+    if (seat.leftOver() > before) await new Promise((resolve) => setImmediate(resolve));
+    seat.send({ type: "idle", id: order.id, clean: seat.leftOver() <= before });
   }
 
   return (order) => {

@@ -69,8 +69,8 @@ export const RunnerReport = z.discriminatedUnion("type", [
     stopReason: StopReason.optional(),
     thrown: z.object({ message: z.string(), failure: Failure }).optional(),
   }),
-  /** The agent was stopped: the runner may take another turn. */
-  z.object({ type: z.literal("idle"), id: z.number() }),
+  /** The agent was stopped: the runner may take another turn, unless this one left something behind. */
+  z.object({ type: z.literal("idle"), id: z.number(), clean: z.boolean() }),
 ]);
 export type RunnerReport = z.infer<typeof RunnerReport>;
 export type TurnEnded = Extract<RunnerReport, { type: "ended" }>;

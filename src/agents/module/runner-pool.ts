@@ -20,6 +20,9 @@ const IDLE_MS = 10_000;
 /** How many runners this process has started. A runner's mark holds its number: what sweeps one must not kill another. */
 let started = 0;
 
+/** The longest mark that a runner can show. */
+const TITLE_CHARS = 1100;
+
 /**
  * The runners of one module: kept warm between turns, each for one turn at a time, so there are
  * never more than turns at once. An idle one keeps no worker from exiting and ends after a while.
@@ -79,7 +82,8 @@ export class RunnerPool {
     const { name, lane, module, processes, baseDir } = this.#options;
     const env = processes.allowedEnv(module.env);
     const process = processes.spawn({
-      command: [globalThis.process.execPath, entryPath("turn-runner")],
+      // Room for the title in which it tells the turn that it runs.
+      command: [globalThis.process.execPath, entryPath("turn-runner"), "-".repeat(TITLE_CHARS)],
       cwd: baseDir,
       env,
       // In the place of a turn, what no turn's id can be.

@@ -146,6 +146,7 @@ export class Runner {
         if (report.type === "ended" && report.id === id) resolve(report);
         if (report.type !== "idle" || report.id !== id) return;
         this.#rested = true;
+        if (!report.clean) this.#usable = false;
         this.#onRest();
       };
       this.#send({ type: "turn", id, ...turn.order });

@@ -9,7 +9,8 @@ import { moduleAgent } from "../../../src/agents/module/module-agent.ts";
 import { RunnerPool } from "../../../src/agents/module/runner-pool.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
 import type { Json } from "../../../src/domain/json.ts";
-import { isAlive, until } from "../process/machine.ts";
+import { sweepMarks } from "../../../src/process/sweep.ts";
+import { alive, isAlive, until } from "../process/machine.ts";
 import { Place, ended, type Ended } from "./attempt.ts";
 
 const FIXTURES = fileURLToPath(new URL("../../fixtures/module", import.meta.url));
@@ -187,6 +188,40 @@ describe("a module agent", () => {
       expect(existsSync(pidFile)).toBe(true);
       expect(isAlive(Number(readFileSync(pidFile, "utf8")))).toBe(false);
     }
+  });
+});
+
+describe("a runner", () => {
+  it("is not used again when a turn left a timer in it that would go off in the next one", async () => {
+    const spec = agent("./litter.mjs");
+    const run = async (input: string): Promise<string> => {
+      const { record } = await place.run(spec, { request: { input } });
+      expect(record.status).toBe("completed");
+      return record.output;
+    };
+    const first = await run("clean");
+    expect(await run("litter")).toBe(first);
+    const next = await run("clean");
+    expect(next).not.toBe(first);
+    expect(await run("clean")).toBe(next);
+  });
+
+  it("invariant 5: is found by the mark of the turn that it runs, as the next attempt's sweep looks for it, and by none between turns", async () => {
+    const spec = scripted([{ say: "here" }, { hang: true }]);
+    const running = place.start(spec, { limits: { timeoutMs: 60_000 } });
+    const pattern = { store: place.store, lane: spec.lane, turn: running.turn };
+    await until("the runner shows its turn", () => alive(pattern).length === 1);
+    // What another worker of this machine does before it begins the next attempt, while this one is frozen.
+    await sweepMarks(pattern);
+    expect(alive(pattern)).toEqual([]);
+    const { record } = await running.done;
+    expect(record).toMatchObject({ status: "crashed", crashed: true });
+
+    const warm = scripted([{ say: "done" }]);
+    const second = place.start(warm);
+    expect((await second.done).record.output).toBe("done");
+    expect(alive({ store: place.store, turn: second.turn })).toEqual([]);
+    expect(alive({ store: place.store, attempt: 0 }).length).toBeGreaterThan(0);
   });
 });
 

@@ -10,10 +10,7 @@ export function alive(pattern: MarkPattern): number[] {
     .list()
     .filter((row) => !row.dead)
     .map((row) => row.pid)
-    .filter((pid) => {
-      const mark = machineTable.markOf(pid);
-      return mark !== undefined && matchesMark(pattern, mark);
-    });
+    .filter((pid) => machineTable.marksOf(pid).some((mark) => matchesMark(pattern, mark)));
 }
 
 /** Waits for a condition; how long is only a bound for when it never comes. */

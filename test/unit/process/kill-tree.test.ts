@@ -7,7 +7,7 @@ function row(pid: number, ppid: number, pgid: number, dead = false): ProcessRow 
 }
 
 function table(rows: readonly ProcessRow[], marks: Readonly<Record<number, string>> = {}): ProcessTable {
-  return { list: () => [...rows], markOf: (pid) => marks[pid] };
+  return { list: () => [...rows], marksOf: (pid) => (marks[pid] === undefined ? [] : [marks[pid]]) };
 }
 
 describe("who is killed", () => {
@@ -59,7 +59,7 @@ describe("a kill", () => {
       alive = alive.filter((one) => one.pid !== pid);
       if (kills.filter((one) => one > 0).length < heads) alive.push(row(pid + 1, 1, 10));
     };
-    return { deps: { table: { list: () => [...alive], markOf: () => undefined }, kill }, kills };
+    return { deps: { table: { list: () => [...alive], marksOf: () => [] }, kill }, kills };
   }
 
   it("goes on until a look finds nobody, and strikes the whole group first", async () => {
@@ -74,8 +74,8 @@ describe("a kill", () => {
       looks += 1;
       return looks <= 3 ? [row(10, 1, 10)] : [row(10, 1, 10, true)];
     };
-    const markOf = (): string | undefined => (looks === 1 ? "m" : undefined);
-    const deps = { table: { list, markOf }, kill: () => undefined };
+    const marksOf = (): readonly string[] => (looks === 1 ? ["m"] : []);
+    const deps = { table: { list, marksOf }, kill: () => undefined };
     expect(await killTree({ marked: (mark) => mark === "m" }, deps)).toEqual({ killed: 1, survivors: [] });
     expect(looks).toBe(4);
   });
@@ -93,7 +93,7 @@ describe("a kill", () => {
       if (looks < 3) throw Object.assign(new Error("too many open files"), { code: "EMFILE" });
       return [];
     };
-    const deps = { table: { list, markOf: () => undefined }, kill: (pid: number) => void kills.push(pid) };
+    const deps = { table: { list, marksOf: () => [] }, kill: (pid: number) => void kills.push(pid) };
     expect(await killTree({ groups: [10] }, deps)).toMatchObject({ survivors: [] });
     expect(looks).toBe(3);
     expect(kills).toContain(-10);
