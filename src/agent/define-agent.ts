@@ -166,7 +166,10 @@ function callOf(init: AgentInit<DefinedAgent>, turn: AgentTurn, shouldStop: Agen
     history: turn.history,
     options: init.options,
     idempotencyKey: init.idempotencyKey,
-    signal: turn.signal,
+    // Made when it is asked for: most functions never do.
+    get signal() {
+      return turn.signal;
+    },
     shouldStop,
     emit: emitterFor(turn),
   };

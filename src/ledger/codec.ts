@@ -31,10 +31,12 @@ const SHAPES = {
 } as const;
 export type Stored = { [K in keyof typeof SHAPES]: z.infer<(typeof SHAPES)[K]> };
 
-/** The bytes to store: JSON, compressed above 4 KB. */
-export function encode<K extends keyof Stored>(_shape: K, value: Stored[K]): Buffer {
-  const json = Buffer.from(JSON.stringify(value), "utf8");
-  return json.length > COMPRESS_ABOVE_BYTES ? deflateSync(json, { level: 1 }) : json;
+/** What to store: JSON, compressed above 4 KB. A text where it can be one: a command of texts is written without copies. */
+export function encode<K extends keyof Stored>(_shape: K, value: Stored[K]): string | Buffer {
+  const json = JSON.stringify(value);
+  // No character has more than three bytes for each of its units.
+  if (json.length * 3 <= COMPRESS_ABOVE_BYTES || Buffer.byteLength(json) <= COMPRESS_ABOVE_BYTES) return json;
+  return deflateSync(json, { level: 1 });
 }
 
 /** Reads what {@link encode} wrote, also by any released version; throws `corrupt`. */

@@ -63,8 +63,11 @@ if row.open == "" then
     ARGV[7], "startedAt", row.startedAt)
   if row.dueAt ~= "" or row.expiresAt ~= "" then end_expiry(id) end
 end
+-- A first attempt has none before it.
+local attempts = {}
+if attempt > 1 then attempts = rcall("HGETALL", K_ATTEMPTS .. id) end
 local messages = {}
 if row.session ~= "" then messages = rcall("LRANGE", K_MESSAGES .. row.session, 0, -1) end
 return {"run", attempt, row.generation, row.firstAttempt, row.spent, row.crashes, row.seq, row.rev,
-  row.submittedAt, row.startedAt, row.cancelAt, row.cancelReason, rcall("GET", K_REQUEST .. id),
-  rcall("HGETALL", K_ATTEMPTS .. id), iteration, messages}
+  row.submittedAt, row.startedAt, row.cancelAt, row.cancelReason, rcall("GET", K_REQUEST .. id), attempts,
+  iteration, messages}
