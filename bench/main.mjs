@@ -73,7 +73,7 @@ const machine = {
 };
 const table = new Table({ head: ["figure", "turnq", "raw BullMQ", "ratio", "unit"], style: { head: [], border: [] } });
 for (const { name, unit, turnq, raw, ratio } of rows) table.push([name, round(turnq), round(raw), round(ratio), unit]);
-process.stdout.write(`${table}\n`);
+process.stdout.write(`${table.toString()}\n`);
 const json = `${JSON.stringify({ at: new Date().toISOString(), machine, quick, rows }, undefined, 2)}\n`;
 if (values.out !== undefined) writeFileSync(values.out, json);
 process.exit(0);
