@@ -270,6 +270,7 @@ export class Turnq {
 export class WorkerHandle {
   readonly #open: () => Promise<OpenWorker>;
   #opened: Promise<OpenWorker> | undefined;
+  #started: OpenWorker | undefined;
   #closed: Promise<CloseReport> | undefined;
 
   constructor(open: () => Promise<OpenWorker>) {
@@ -279,9 +280,10 @@ export class WorkerHandle {
   /** Takes turns from now on. Throws `redis_unreachable`, `config`, `closed`; after the first two it may be called again. */
   async start(): Promise<void> {
     this.#checkOpen();
-    const { inner } = await (this.#opened ??= this.#openOnce());
+    const open = await (this.#opened ??= this.#openOnce());
     this.#checkOpen();
-    await inner.start();
+    await open.inner.start();
+    this.#started = open;
   }
 
   async #openOnce(): Promise<OpenWorker> {
@@ -316,6 +318,11 @@ export class WorkerHandle {
     }
     if (open === undefined) return { complete: true, abandoned: 0, turns: [] };
     return await closeOpen(open, { limitMs: Math.max(0, limitMs - (performance.now() - startedMs)), onPhase });
+  }
+
+  /** The earliest hard deadline of the attempts that run here, epoch ms; undefined when none does. */
+  get deadlineAt(): number | undefined {
+    return this.#started?.inner.deadlineAt;
   }
 
   /** Kills what runs at once; `close` then ends soon. */

@@ -16,6 +16,7 @@ import type { Lane, LaneSet } from "./lane-set.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { Retention } from "./retention.ts";
+import { reportLag } from "./loop-lag.ts";
 import { Slots, type Release } from "./slots.ts";
 import { SlottedLane } from "./slotted-backend.ts";
 import { WorkerRegistry } from "./worker-registry.ts";
@@ -114,6 +115,7 @@ export class TurnWorker {
   readonly #slots: Slots;
   #lanes: LaneWorker[] = [];
   #cancels: CancelWatch | undefined;
+  #endLag: () => void = () => undefined;
   /** Takes it off the list of workers. */
   #leave: () => Promise<void> = () => Promise.resolve();
   #started: Promise<void> | undefined;
@@ -127,6 +129,13 @@ export class TurnWorker {
   /** Attempts that run now. */
   get running(): number {
     return this.#running.size;
+  }
+
+  /** The earliest hard deadline of the attempts that run, epoch ms. */
+  get deadlineAt(): number | undefined {
+    let first: number | undefined;
+    for (const { deadlineAt } of this.#running) if (first === undefined || deadlineAt < first) first = deadlineAt;
+    return first;
   }
 
   /** Takes turns from now on. When it throws nothing was begun, and it may be called again. */
@@ -161,6 +170,7 @@ export class TurnWorker {
       closing: this.#closing.signal,
       givenUp: this.#givenUp.signal,
     };
+    this.#endLag = reportLag(this.#options.log);
     const startedAt = Date.now();
     this.#leave = new WorkerRegistry(this.#options.redis).keep(() => ({
       worker: this.#options.workerId,
@@ -292,6 +302,7 @@ export class TurnWorker {
       // Its close waits for ever while Redis is away; nothing of it may keep the process.
       if (!complete) void bull.disconnect().catch(() => undefined);
     }
+    this.#endLag();
     await within(this.#leave(), leftMs());
     const specsClosed = await within(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
     return { complete: complete && specsClosed, abandoned, turns };

@@ -10,6 +10,7 @@ import { EXIT } from "../failure-text.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { laneSettings } from "../lane-settings.ts";
 import { startSimulation, type Simulation } from "../simulation.ts";
+import { watchLoop } from "../../process/watchdog.ts";
 import { OPTIONS } from "../option-parsers.ts";
 
 interface WorkOptions {
@@ -53,6 +54,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
   const { output, lines } = context;
   const store = await openStore(context, options);
   let simulation: Simulation | undefined;
+  let endWatch = (): void => undefined;
   try {
     const agents = chosenAgents(store, options.agent);
     const interruption = context.interruptible();
@@ -73,6 +75,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     });
     interruption.onForce(() => worker.force());
     await worker.start();
+    endWatch = watchLoop(() => worker.deadlineAt);
     if (options.quiet !== true) {
       output.note(
         `taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`,
@@ -88,6 +91,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     if (interruption.name === "SIGINT") return EXIT.cancelled;
     return report.abandoned === 0 ? EXIT.ok : EXIT.failed;
   } finally {
+    endWatch();
     await simulation?.close();
     await store.close();
   }
