@@ -124,6 +124,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       retention: wanted.retention,
       processes: processPort(processes, store, worker),
       start: { workingDirectory: baseDir, env: processes.allowedEnv() },
+      onStart: wanted.onStart,
       score: scoreOf,
       directory,
       lanes: new LaneSet(own, log),

@@ -22,12 +22,18 @@ const THREAD = `
   }, workerData.everyMs);
 `;
 
+export interface LoopWatch {
+  /** Tells the thread at once what there is: to be called when a turn starts, which may block the loop right away. */
+  readonly beat: () => void;
+  readonly end: () => void;
+}
+
 /**
  * Ends this process when its event loop is blocked past the deadline of a turn that runs in it: no timer of the loop's own
  * can. Its leases run out then, and its turns go on elsewhere. `deadlineAt` gives the earliest deadline, epoch ms, undefined
- * when nothing runs. The answer ends the watch.
+ * when nothing runs.
  */
-export function watchLoop(deadlineAt: () => number | undefined): () => void {
+export function watchLoop(deadlineAt: () => number | undefined): LoopWatch {
   const shared = new SharedArrayBuffer(2 * Float64Array.BYTES_PER_ELEMENT);
   const told = new Float64Array(shared);
   const beat = (): void => {
@@ -44,8 +50,11 @@ export function watchLoop(deadlineAt: () => number | undefined): () => void {
     workerData: { shared, everyMs: BEAT_EVERY_MS, limitMs: BLOCKED_AFTER_MS, text },
   });
   thread.unref();
-  return () => {
-    clearInterval(timer);
-    void thread.terminate();
+  return {
+    beat,
+    end: () => {
+      clearInterval(timer);
+      void thread.terminate();
+    },
   };
 }

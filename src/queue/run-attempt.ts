@@ -68,6 +68,7 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
     kill: () => running.kill("shutdown"),
   };
   worker.running.add(here);
+  worker.onStart?.();
   if (worker.closing.aborted) here.shutDown();
   const { record, stopReason } = await running.done;
   progress.end();

@@ -48,6 +48,8 @@ export interface WorkerContext {
   readonly log: Log;
   /** Attempts that run now or are not stored yet, for the shutdown. */
   readonly running: Set<RunningTurn>;
+  /** Called when an attempt is among them, before any code of its agent runs. Must not throw. */
+  readonly onStart?: (() => void) | undefined;
   /** Aborted when the worker takes no more turns. */
   readonly closing: AbortSignal;
   /** Aborted at the limit of a shutdown: what has not been stored by then is given up. */

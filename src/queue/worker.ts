@@ -60,6 +60,8 @@ export interface TurnWorkerOptions {
   readonly directory: Directory;
   readonly lanes: LaneSet;
   readonly log: Log;
+  /** Called when an attempt starts, before any code of its agent runs, with the earliest hard deadline of all, epoch ms. Must not throw. */
+  readonly onStart?: ((deadlineAt: number | undefined) => void) | undefined;
   /** How long settled turns are kept. */
   readonly retention?: Retention | undefined;
   /** How often this worker looks after its lanes, in ms; 10 s unless given. */
@@ -167,6 +169,7 @@ export class TurnWorker {
       score: this.#options.score,
       log: this.#options.log,
       running: this.#running,
+      onStart: () => this.#options.onStart?.(this.deadlineAt),
       closing: this.#closing.signal,
       givenUp: this.#givenUp.signal,
     };

@@ -10,7 +10,7 @@ import { EXIT } from "../failure-text.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { laneSettings } from "../lane-settings.ts";
 import { startSimulation, type Simulation } from "../simulation.ts";
-import { watchLoop } from "../../process/watchdog.ts";
+import { watchLoop, type LoopWatch } from "../../process/watchdog.ts";
 import { OPTIONS } from "../option-parsers.ts";
 
 interface WorkOptions {
@@ -54,7 +54,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
   const { output, lines } = context;
   const store = await openStore(context, options);
   let simulation: Simulation | undefined;
-  let endWatch = (): void => undefined;
+  let watch: LoopWatch | undefined;
   try {
     const agents = chosenAgents(store, options.agent);
     const interruption = context.interruptible();
@@ -71,11 +71,12 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
       agents: [...agents.filter(({ name }) => !store.simulated.has(name)), ...(simulation?.agents ?? [])],
       lanes: options.lane === undefined ? [] : [options.lane],
       concurrency: options.concurrency,
+      onStart: () => watch?.beat(),
       ...laneSettings(store),
     });
     interruption.onForce(() => worker.force());
+    watch = watchLoop(() => worker.deadlineAt);
     await worker.start();
-    endWatch = watchLoop(() => worker.deadlineAt);
     if (options.quiet !== true) {
       output.note(
         `taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`,
@@ -91,7 +92,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     if (interruption.name === "SIGINT") return EXIT.cancelled;
     return report.abandoned === 0 ? EXIT.ok : EXIT.failed;
   } finally {
-    endWatch();
+    watch?.end();
     await simulation?.close();
     await store.close();
   }
