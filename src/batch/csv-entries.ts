@@ -21,7 +21,8 @@ export async function* csvEntries(
   flat: boolean,
 ): AsyncGenerator<CsvEntry, void, undefined> {
   const bad: CsvEntry[] = [];
-  const rows = Readable.from(utf8Text(source)).pipe(
+  const text = Readable.from(utf8Text(source));
+  const rows = text.pipe(
     parse({
       bom: true,
       columns: headerOf,
@@ -35,6 +36,8 @@ export async function* csvEntries(
       },
     }),
   );
+  // A pipe hands on what was read, and not what went wrong.
+  text.once("error", (error) => rows.destroy(error));
   try {
     for await (const { record, info } of rows as AsyncIterable<{ record: Record<string, string>; info: Info }>) {
       yield* bad.splice(0);
@@ -44,6 +47,7 @@ export async function* csvEntries(
     if (!(error instanceof BadText) && !(error instanceof TurnqError)) throw error;
     bad.push({ number: 1, problem: error.message });
   } finally {
+    text.destroy();
     rows.destroy();
   }
   yield* bad;

@@ -30,7 +30,8 @@ function row(name: string, agent: AgentSummary, colors: Colors): string[] {
 
 function wastedText({ usage, wastedUsage }: AgentSummary): string {
   if (wastedUsage.known === "reported" && totalTokens(wastedUsage) === undefined) return "none";
-  return usage.costUsd === undefined ? tokensText(wastedUsage) : costText(wastedUsage);
+  // Of what nobody knows the cost is at least nothing.
+  return usage.costUsd === undefined ? tokensText(wastedUsage) : costText({ costUsd: 0, ...wastedUsage });
 }
 
 /** `48/60 80 % [68, 88]`, or `not measured`. */

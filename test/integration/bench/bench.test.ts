@@ -8,7 +8,9 @@ import { expect, test } from "vitest";
 
 const MAIN = fileURLToPath(new URL("../../../bench/main.mjs", import.meta.url));
 
-async function bench(...args: string[]): Promise<{ readonly code: number; readonly stderr: string; readonly stdout: string }> {
+async function bench(
+  ...args: string[]
+): Promise<{ readonly code: number; readonly stderr: string; readonly stdout: string }> {
   const child = spawn(process.execPath, [MAIN, ...args], { stdio: ["ignore", "pipe", "pipe"] });
   const text = { stdout: "", stderr: "" };
   child.stdout.setEncoding("utf8").on("data", (part: string) => (text.stdout += part));
@@ -25,7 +27,9 @@ test("the benchmark runs each of its parts, small, and writes what it found", as
     const { code, stdout } = await bench("--quick", ...parts, "--out", out);
     expect(code).toBe(0);
     expect(stdout).toContain("raw BullMQ");
-    const { rows } = JSON.parse(readFileSync(out, "utf8")) as { rows: { name: string; turnq: number; ratio?: number }[] };
+    const { rows } = JSON.parse(readFileSync(out, "utf8")) as {
+      rows: { name: string; turnq: number; ratio?: number }[];
+    };
     expect(rows.map(({ name }) => name)).toEqual([
       "no-op turns, concurrency 1",
       "no-op turns, concurrency 10",

@@ -31,7 +31,7 @@ test("run submits, works and reports: a table, the results file, what to type ne
   ]);
   expect(code).toBe(0);
   expect(stdout).toMatch(
-    /^agent +turns +ok +failed +passed \(95 %\) +attempts +crashed +time +wasted usage\necho +3 +3 +0 +0\/3 0 % \[0, 56\] +3 +0 /,
+    /^agent +turns +ok +failed +passed \(95 %\) +attempts +crashed +tokens +cost +wasted\necho +3 +3 +0 +0\/3 0 % \[0, 56\] +3 +0 +- +- +none\n/,
   );
   expect(stdout).toContain("/.turnq/results/first.jsonl");
   expect(stdout).toContain("  turnq show first:");
@@ -186,7 +186,7 @@ describe("what is wrong with an input is said before anything is stored", () => 
       'no column "inputt" (did you mean "input"?)',
     ],
     ["no such sample", ["run", "three.jsonl", "--sample", "s9"], 'no line has the sample "s9"'],
-    ["a batch that is not there", ["retry", "nowhere", "--failed"], "there is no such batch"],
+    ["a batch that is not there", ["retry", "nowhere", "--failed"], "there is no such turn or batch"],
     ["a turn that is not there", ["show", "nowhere"], "there is no such turn"],
     ["a retry of nothing", ["retry", "first"], "turnq retry first --failed"],
   ])("%s: exit 2", async (_, args, text) => {
