@@ -3,15 +3,20 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
+import { findRedisServer } from "../dist/src/redis/binary.js";
 
 /** A redis-server of its own with AOF everysec, which is gone with its folder at the end. */
 export async function startRedis() {
   const folder = mkdtempSync(join(tmpdir(), "turnq-bench-"));
   const port = await freePort();
   const flags = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder];
+  const root = fileURLToPath(new URL("..", import.meta.url));
+  const binary = findRedisServer({ pathEnv: process.env.PATH, explicit: process.env.TURNQ_REDIS_SERVER, dirs: [root] });
+  if (binary === undefined) throw new Error("no redis-server was found: npm run bench sets it up");
   const child = spawn(
-    "redis-server",
+    binary,
     [...flags, "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"],
     { stdio: "ignore" },
   );

@@ -19,9 +19,7 @@ afterAll(async () => {
 const TOKENS = ["inputTokens", "outputTokens", "cacheReadTokens"] as const;
 type Tokens = Record<(typeof TOKENS)[number], number>;
 
-async function summaryOf(
-  ...args: string[]
-): Promise<{
+async function summaryOf(...args: string[]): Promise<{
   usage: Tokens & { known: string };
   simulated: { usage: Tokens };
   ok: number;
