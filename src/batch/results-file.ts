@@ -48,7 +48,7 @@ export async function openResultsFile(
   format: ResultFormat = "jsonl",
 ): Promise<ResultsFile> {
   try {
-    await mkdir(dirname(path), { recursive: true });
+    await makeFolder(dirname(path));
     const target = await placeOf(path);
     return target.special
       ? await fill(new LineFile(path, await open(path, "a"), false, format), settled)
@@ -56,6 +56,28 @@ export async function openResultsFile(
   } catch (error) {
     if (isTurnqError(error)) throw error;
     throw new TurnqError("file", `the results cannot be written: ${messageOf(error)}`, { where: path, cause: error });
+  }
+}
+
+/** Makes a folder and those that it is in. One by one: Node's recursive mkdir never ends where none can be made (/proc). */
+async function makeFolder(folder: string): Promise<void> {
+  const missing: string[] = [];
+  for (let at = folder; !(await isThere(at)) && dirname(at) !== at; at = dirname(at)) missing.push(at);
+  for (const part of missing.toReversed()) {
+    await mkdir(part).catch((error: unknown) => {
+      // Another process may have been first.
+      if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+    });
+  }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
   }
 }
 

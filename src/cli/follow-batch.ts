@@ -13,6 +13,8 @@ export interface FollowBatchOptions {
   readonly signal: AbortSignal;
   /** Called once for each stretch of time in which Redis does not answer, and with false at its end. Must not throw. */
   readonly onAway?: ((away: boolean) => void) | undefined;
+  /** False when Redis cannot come back, as when its folder was deleted. */
+  readonly mayReturn?: (() => boolean) | undefined;
 }
 
 /**
@@ -37,7 +39,7 @@ export async function* followBatch(
       return;
     } catch (error) {
       if (signal.aborted) return;
-      if (!passes(error)) throw error;
+      if (!passes(error) || options.mayReturn?.() === false) throw error;
       if (!away) onAway?.((away = true));
       await sleep(AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }

@@ -15,6 +15,14 @@ export function wholeNumber(text: string): number {
   return number;
 }
 
+const EPOCHS_MAX = 10_000;
+
+function epochs(text: string): number {
+  const number = wholeNumber(text);
+  if (number > EPOCHS_MAX) throw new InvalidArgumentError(`It must be at most ${EPOCHS_MAX}.`);
+  return number;
+}
+
 /** A share from 0 to 1. */
 export function share(text: string): number {
   const number = Number(text);
@@ -79,7 +87,7 @@ function repeated(text: string, before: readonly string[] | undefined): readonly
 /** Every option of the command line, each with one name, one meaning and one parser for all commands. */
 export const OPTIONS = {
   agent: () => new Option("--agent <name>", "an agent; give it again for more").argParser(repeated),
-  epochs: () => new Option("--epochs <k>", "how often each sample is run").argParser(wholeNumber).default(1),
+  epochs: () => new Option("--epochs <k>", "how often each sample is run").argParser(epochs).default(1),
   concurrency: () =>
     new Option("--concurrency <n>", "turns at once in this process").argParser(wholeNumber).default(10),
   generation: () =>

@@ -1,4 +1,5 @@
 import type { Command } from "commander";
+import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { InputReport } from "../../batch/input.ts";
 import type { ReadableInput } from "../../batch/spool.ts";
@@ -198,6 +199,8 @@ class Run {
         place,
         signal: this.#early,
         onAway: (away) => this.#tellOfRedis(away),
+        mayReturn: () =>
+          this.#store.redis.embedded === undefined || existsSync(join(this.#context.cwd, ".turnq", "redis")),
       });
       try {
         for await (const line of this.#collector.fresh(lines)) await sink.put(line);
