@@ -19,6 +19,7 @@ console.log(turn.id, turn.duplicate ? "was there" : "is stored"); // stored befo
 for await (const event of turn.events()) render(event); // from the start, or { after: seq }
 const result = await turn.result({ waitMs: 60_000 }); // ok: false is a value; WaitTimeoutError leaves the turn alone
 console.log(result.ok ? result.output : result.error);
+await turn.cancel({ reason: "user left" }); // also turnq.turn(id) in another process; what is settled stays as it is
 
 await worker.close({ limitMs: 25_000 });
 await turnq.close();
