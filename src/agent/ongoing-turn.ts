@@ -179,11 +179,18 @@ export class OngoingTurn implements AgentTurn {
     const stored = this.#stored as Stored;
     if (stored === undefined) return this.#killed === undefined;
     const { signal } = this;
+    if (signal.aborted) return false;
+    let onAbort = (): void => undefined;
     const killed = new Promise<false>((resolve) => {
-      if (signal.aborted) resolve(false);
-      else signal.addEventListener("abort", () => resolve(false), { once: true });
+      onAbort = () => resolve(false);
+      signal.addEventListener("abort", onAbort, { once: true });
     });
-    return await Promise.race([stored, killed]);
+    try {
+      return await Promise.race([stored, killed]);
+    } finally {
+      // A turn may make thousands of calls on one signal.
+      signal.removeEventListener("abort", onAbort);
+    }
   };
 
   readonly shouldStop = (): StopReason | undefined => {

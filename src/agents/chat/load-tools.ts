@@ -3,6 +3,8 @@ import { jsonSchema, tool, type ToolSet } from "ai";
 import { createJiti } from "jiti";
 import { z } from "zod";
 import { TurnqError, messageOf } from "../../domain/error.ts";
+import { toJson } from "../../domain/json.ts";
+import { cleanText } from "../../domain/text.ts";
 
 /** What a tool's `execute` is told beside its arguments. */
 export interface ToolContext {
@@ -59,8 +61,17 @@ export function toolSet(tools: ChatTools, context: ToolContext): ToolSet {
       tool<unknown, unknown>({
         description,
         inputSchema: parameters instanceof z.ZodType ? parameters : jsonSchema<unknown>(parameters),
-        execute: async (args) => (await execute(args, context)) ?? null,
+        execute: (args) => resultOf(() => execute(args, context)),
       }),
     ]),
   );
+}
+
+/** What a tool gave or threw, in a form that goes out and is stored alike. */
+async function resultOf(run: () => unknown): Promise<unknown> {
+  try {
+    return toJson((await run()) ?? null);
+  } catch (thrown) {
+    throw new Error(cleanText(messageOf(thrown)), { cause: thrown });
+  }
 }

@@ -28,7 +28,8 @@ function modelMessage(message: Message, names: Map<string, string>): ModelMessag
         type: "tool-call" as const,
         toolCallId: id,
         toolName: name,
-        input: args,
+        // A call that was cut has no arguments; providers take an object only.
+        input: typeof args === "object" && args !== null && !Array.isArray(args) ? args : {},
       }));
       return { role, content: [...(text === "" ? [] : [{ type: "text" as const, text }]), ...calls] };
     }

@@ -4,46 +4,51 @@ const LONGEST_MS = 86_400_000;
 type Headers = Readonly<Record<string, string | undefined>>;
 
 /**
- * The instant at which a provider says that it may be asked again, epoch ms; undefined when it says
- * nothing that can be read. Past instants count as now, absurd ones as a day.
+ * The instant at which a provider says that it may be asked again, epoch ms by the clock `now` is of;
+ * undefined when it says nothing that can be read. Past instants count as now, absurd ones as a day.
+ * `limited`: a limit was the reason, so that what the headers say of limits counts, too.
  */
-export function retryAtOf(headers: Headers, now: number): number | undefined {
-  const waitMs = waitOf(headers, now);
+export function retryAtOf(headers: Headers, now: number, limited: boolean): number | undefined {
+  // Its dates are by its own clock, which may be another than ours.
+  const itsNow = dateOf(headers["date"]) ?? now;
+  const waitMs = waitOf(headers, itsNow) ?? (limited ? resetOf(headers, itsNow) : undefined);
   return waitMs === undefined ? undefined : now + Math.min(LONGEST_MS, Math.max(0, Math.ceil(waitMs)));
 }
 
-function waitOf(headers: Headers, now: number): number | undefined {
+function waitOf(headers: Headers, itsNow: number): number | undefined {
   const plainMs = numberOf(headers["retry-after-ms"]);
   if (plainMs !== undefined) return plainMs;
   const after = headers["retry-after"];
   const seconds = numberOf(after);
-  if (seconds !== undefined) return seconds * 1000;
-  const date = dateOf(after);
-  if (date !== undefined) return date - now;
-  return resetOf(headers, now);
+  return seconds === undefined ? untilDate(after, itsNow) : seconds * 1000;
 }
 
-/** Limits that are used up, with the instant or the time until they are not: the last one of them. */
-function resetOf(headers: Headers, now: number): number | undefined {
+const RESET = /^(?:x-|anthropic-)?ratelimit-(?:.+-)?reset(?:-.+)?$/;
+
+/** The time until all limits that are used up are not, in ms. One that does not say what is left of it counts. */
+function resetOf(headers: Headers, itsNow: number): number | undefined {
   const waits: number[] = [];
-  for (const [name, left] of Object.entries(headers)) {
-    const kind = /^(x-ratelimit|anthropic-ratelimit)-(?:(.+)-)?remaining(?:-(.+))?$/.exec(name);
-    if (kind === null || numberOf(left) !== 0) continue;
-    const [, family, before, behind] = kind;
-    const reset =
-      headers[
-        before === undefined
-          ? `${family}-reset${behind === undefined ? "" : `-${behind}`}`
-          : `${family}-${before}-reset`
-      ];
-    const waitMs = durationOf(reset) ?? sinceOf(dateOf(reset), now);
+  for (const [name, reset] of Object.entries(headers)) {
+    if (!RESET.test(name)) continue;
+    const left = numberOf(headers[name.replace("reset", "remaining")]);
+    if (left !== undefined && left > 0) continue;
+    const waitMs = durationOf(reset) ?? untilNumber(reset, itsNow) ?? untilDate(reset, itsNow);
     if (waitMs !== undefined) waits.push(waitMs);
   }
   return waits.length === 0 ? undefined : Math.max(...waits);
 }
 
-function sinceOf(date: number | undefined, now: number): number | undefined {
-  return date === undefined ? undefined : date - now;
+/** Some say seconds, some an instant in seconds or ms since 1970: by their size they cannot be taken for each other. */
+function untilNumber(text: string | undefined, itsNow: number): number | undefined {
+  const number = numberOf(text);
+  if (number === undefined) return undefined;
+  if (number >= 1e11) return number - itsNow;
+  return number >= 1e9 ? number * 1000 - itsNow : number * 1000;
+}
+
+function untilDate(text: string | undefined, itsNow: number): number | undefined {
+  const at = dateOf(text);
+  return at === undefined ? undefined : at - itsNow;
 }
 
 function numberOf(text: string | undefined): number | undefined {

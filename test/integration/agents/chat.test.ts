@@ -295,7 +295,7 @@ describe("what a failed call means", () => {
   test("the key is in no message", async () => {
     const { record } = await play({ status: 401, body: `{"error":{"message":"the key ${KEY} is wrong"}}` });
     expect(JSON.stringify(record)).not.toContain(KEY);
-    expect(record.failure?.message).toContain("[redacted]");
+    expect(record.failure?.message).toContain("[masked]");
   });
 });
 

@@ -42,6 +42,6 @@ describe("C44: when a provider may be asked again", () => {
       60_000,
     ],
   ])("%s", (_name, headers, waitMs) => {
-    expect(retryAtOf(headers, NOW)).toBe(waitMs === undefined ? undefined : NOW + waitMs);
+    expect(retryAtOf(headers, NOW, true)).toBe(waitMs === undefined ? undefined : NOW + waitMs);
   });
 });
