@@ -8,8 +8,8 @@ import type { TurnEvent } from "../domain/turn-event.ts";
 
 type Argument = string | number | Buffer;
 
-/** How much of an input a list shows, in characters. */
-const PREVIEW_CHARS = 200;
+/** How much of an input a list shows, in characters: up to 64 bytes a field, Redis keeps a row compact (seen in 7.0). */
+const PREVIEW_CHARS = 60;
 /** A script's arguments are bounded: whoever closes with more events than this has appended the others before. */
 const MAX_TAIL_EVENTS = 500;
 
