@@ -1,0 +1,104 @@
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
+import { tmpdir } from "node:os";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { runAttempt } from "../../../src/agent/attempt.ts";
+import { chatAgent } from "../../../src/agents/chat/chat-agent.ts";
+import type { TurnRecord } from "../../../src/domain/turn-record.ts";
+import { startOptions, storedRequest } from "../../agents.ts";
+
+/** A stream of Anthropic's Messages API: 12 tokens in, of which 5 more were read from the cache, 7 out. */
+function events(stopReason: string): string {
+  const usage = { input_tokens: 12, cache_read_input_tokens: 5, cache_creation_input_tokens: 0, output_tokens: 1 };
+  const message = {
+    id: "m",
+    type: "message",
+    role: "assistant",
+    model: "claude",
+    content: [],
+    stop_reason: null,
+    usage,
+  };
+  return [
+    { type: "message_start", message },
+    { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+    { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello" } },
+    { type: "content_block_stop", index: 0 },
+    { type: "message_delta", delta: { stop_reason: stopReason, stop_sequence: null }, usage: { output_tokens: 7 } },
+    { type: "message_stop" },
+  ]
+    .map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+    .join("");
+}
+
+let server: Server;
+let reply: { status: number; type: string; body: string };
+let asked: { headers: IncomingHttpHeaders; url: string | undefined } | undefined;
+beforeEach(async () => {
+  server = createServer((request, response) => {
+    asked = { headers: request.headers, url: request.url };
+    request.resume().once("end", () => {
+      response.writeHead(reply.status, { "content-type": reply.type });
+      response.end(reply.body);
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+});
+afterEach(async () => {
+  server.closeAllConnections();
+  server.close();
+  await once(server, "close");
+});
+
+async function play(): Promise<TurnRecord> {
+  const address = server.address();
+  const port = typeof address === "object" ? address?.port : 0;
+  const spec = chatAgent(
+    "claude",
+    {
+      type: "chat",
+      provider: "anthropic",
+      baseUrl: `http://127.0.0.1:${port}/v1`,
+      model: "claude",
+      apiKeyEnv: "KEY",
+      price: { inputPerMTok: 1, outputPerMTok: 10, cacheReadPerMTok: 0.1 },
+    },
+    { baseDir: tmpdir(), env: { KEY: "sk-ant" } },
+  );
+  await spec.prepare?.();
+  const { record } = await runAttempt({
+    spec,
+    request: storedRequest({ input: "hello" }),
+    attempt: 1,
+    iteration: 1,
+    generation: 1,
+    history: [],
+    before: { steps: 0, toolCalls: 0, tokens: 0, costUsd: 0 },
+    mark: "",
+    start: startOptions(),
+    onEvent: () => undefined,
+  }).done;
+  return record;
+}
+
+test("Anthropic's API: the answer, each kind of token, the cost and the key", async () => {
+  reply = { status: 200, type: "text/event-stream", body: events("end_turn") };
+  const record = await play();
+  expect(record).toMatchObject({
+    status: "completed",
+    output: "Hello",
+    usage: { inputTokens: 12, cacheReadTokens: 5, outputTokens: 7, known: "reported" },
+  });
+  expect(record.usage.costUsd).toBeCloseTo((12 + 0.5 + 70) / 1e6, 12);
+  expect(asked?.url).toBe("/v1/messages");
+  expect(asked?.headers["x-api-key"]).toBe("sk-ant");
+});
+
+test("Anthropic's refusal is refused, and its 529 is overloaded", async () => {
+  reply = { status: 200, type: "text/event-stream", body: events("refusal") };
+  expect((await play()).failure?.code).toBe("refused");
+  const error = { type: "error", error: { type: "overloaded_error", message: "Overloaded" } };
+  reply = { status: 529, type: "application/json", body: JSON.stringify(error) };
+  expect((await play()).failure?.code).toBe("overloaded");
+});
