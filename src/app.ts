@@ -103,6 +103,9 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
     const [broken] = wantedSpecs;
     if (working.length === 0 && broken !== undefined)
       throw new TurnqError("config", broken.problem ?? "cannot run", { where: `agent ${broken.name}` });
+    for (const { name, kind, abilities } of working)
+      if (kind === "chat" && abilities.knowsCost !== true)
+        log.warn({ agent: name }, "an agent has no price: what its turns cost is not known");
     const own = connect(options.redis, "worker", { name: "turnq-worker" });
     try {
       await whenReady(own, options.connectWithinMs ?? CONNECT_WITHIN_MS);

@@ -322,6 +322,11 @@ export class WorkerHandle {
     return await closeOpen(open, { limitMs: Math.max(0, limitMs - (performance.now() - startedMs)), onPhase });
   }
 
+  /** Attempts that run here now. */
+  get running(): number {
+    return this.#started?.inner.running ?? 0;
+  }
+
   /** The earliest hard deadline of the attempts that run here, epoch ms; undefined when none does. */
   get deadlineAt(): number | undefined {
     return this.#started?.inner.deadlineAt;

@@ -22,11 +22,16 @@ export type ModelReply =
     }
   | {
       readonly text?: string | undefined;
+      /** More pieces of text. */
+      readonly texts?: readonly string[] | undefined;
       readonly tool?: { readonly name: string; readonly args?: string | undefined } | undefined;
-      readonly usage?: object | null | undefined;
+      /** Several are sent one after the other, as some servers do: each replaces the one before. */
+      readonly usage?: object | readonly object[] | null | undefined;
       readonly finish?: string | undefined;
       /** After text and tool: the connection breaks off, stays silent, or an error comes in the stream. */
-      readonly then?: "cut" | "hang" | { readonly error: string } | undefined;
+      readonly then?: "cut" | "hang" | { readonly error: string; readonly code?: string | undefined } | undefined;
+      /** Before a byte of the answer: the connection breaks off. */
+      readonly first?: "reset" | undefined;
     };
 
 const USAGE = { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 3 } };
@@ -73,6 +78,10 @@ export class ModelServer {
       response.end(reply.body ?? JSON.stringify({ error: { message: `status ${reply.status}` } }));
       return;
     }
+    if (reply.first === "reset") {
+      response.destroy();
+      return;
+    }
     const { text, tool, usage = USAGE, then } = reply;
     const finish = reply.finish ?? (tool === undefined ? "stop" : "tool_calls");
     const line = (value: object): void => void response.write(`data: ${JSON.stringify(value)}\n\n`);
@@ -86,6 +95,7 @@ export class ModelServer {
       });
     response.writeHead(200, { "content-type": "text/event-stream" });
     if (text !== undefined) delta({ role: "assistant", content: text });
+    for (const piece of reply.texts ?? []) delta({ content: piece });
     if (tool !== undefined)
       delta({
         tool_calls: [
@@ -103,10 +113,10 @@ export class ModelServer {
       setImmediate(() => response.destroy());
       return;
     }
-    if (typeof then === "object") line({ error: { message: then.error } });
+    if (typeof then === "object") line({ error: { message: then.error, code: then.code } });
     delta({}, finish);
-    if (usage !== null)
-      line({ id: "c", object: "chat.completion.chunk", created: 1, model: body.model, choices: [], usage });
+    for (const said of usage === null ? [] : [usage].flat())
+      line({ id: "c", object: "chat.completion.chunk", created: 1, model: body.model, choices: [], usage: said });
     response.end("data: [DONE]\n\n");
   }
 }

@@ -84,6 +84,8 @@ class Attempt {
   #callOffGrace: () => void = () => undefined;
   #callOffIdle: () => void = () => undefined;
   #lastEventMs: number;
+  /** Events that the agent waits for: while one is not stored it is not its own silence. */
+  #storing = 0;
   /** The last answer of `onEvent`: whoever announces a call waits for it. */
   #stored: Stored = undefined;
   #agent: Agent | undefined;
@@ -117,6 +119,7 @@ class Attempt {
       if (fitting === undefined) return this.#collector.leaveOut(event, clock.now());
       this.#collector.add(fitting, clock.now());
       this.#stored = order.onEvent(fitting) ?? undefined;
+      if (this.#stored !== undefined) void this.#untilStored(this.#stored);
     });
     this.#killedOnce = new Promise((resolve) => {
       this.#wakeKilled = resolve;
@@ -149,12 +152,24 @@ class Attempt {
     this.#kill(this.#requested ?? reason);
   }
 
+  async #untilStored(stored: Promise<boolean>): Promise<void> {
+    this.#storing += 1;
+    try {
+      await stored;
+    } catch {
+      // the agent is told by the promise itself
+    } finally {
+      this.#storing -= 1;
+      this.#lastEventMs = this.#clock.monotonicMs();
+    }
+  }
+
   /** Kills the attempt when the agent says nothing for `limits.idleMs`. */
   #watchSilence(): void {
     const { idleMs } = this.#order.request.limits;
     if (idleMs === undefined) return;
     const look = (): void => {
-      const silentMs = this.#clock.monotonicMs() - this.#lastEventMs;
+      const silentMs = this.#storing > 0 ? 0 : this.#clock.monotonicMs() - this.#lastEventMs;
       if (silentMs >= idleMs) this.#kill("idle");
       else this.#callOffIdle = afterMs(this.#clock, idleMs - silentMs, look);
     };

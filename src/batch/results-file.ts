@@ -55,8 +55,45 @@ export async function openResultsFile(
       : await replace(path, target.real, settled, format);
   } catch (error) {
     if (isTurnqError(error)) throw error;
-    throw new TurnqError("file", `the results cannot be written: ${messageOf(error)}`, { where: path, cause: error });
+    throw cannotWrite(path, error);
   }
+}
+
+/**
+ * Throws {@link TurnqError} `file` when results could not be written there: before anything is done whose results they
+ * are. It makes the folder, and leaves what stands at the place as it is. Without a path it does nothing.
+ */
+export async function probeResultsFile(path: string | undefined): Promise<void> {
+  if (path === undefined) return;
+  try {
+    await makeFolder(dirname(path));
+    const { real, special } = await placeOf(path);
+    const facts = special ? await stat(real) : undefined;
+    if (facts?.isDirectory() === true) throw new Error("it is a folder");
+    // To open a pipe and close it again would end whoever reads it.
+    if (facts !== undefined && !facts.isCharacterDevice()) return;
+    await tryToWrite(facts === undefined ? temporaryBeside(real) : real, facts === undefined);
+  } catch (error) {
+    throw cannotWrite(path, error);
+  }
+}
+
+async function tryToWrite(path: string, isNew: boolean): Promise<void> {
+  const file = await open(path, isNew ? "wx" : "a");
+  try {
+    await file.write(Buffer.alloc(isNew ? 1 : 0));
+  } finally {
+    await file.close();
+    if (isNew) await unlink(path);
+  }
+}
+
+function temporaryBeside(path: string): string {
+  return join(dirname(path), `.${basename(path)}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`);
+}
+
+function cannotWrite(path: string, error: unknown): TurnqError {
+  return new TurnqError("file", `the results cannot be written: ${messageOf(error)}`, { where: path, cause: error });
 }
 
 /** Makes a folder and those that it is in. One by one: Node's recursive mkdir never ends where none can be made (/proc). */
@@ -103,7 +140,7 @@ async function replace(
   format: ResultFormat,
 ): Promise<ResultsFile> {
   await removeLeftOvers(real);
-  const temporary = join(dirname(real), `.${basename(real)}.${process.pid}.${randomBytes(4).toString("hex")}.tmp`);
+  const temporary = temporaryBeside(real);
   const lines = new LineFile(path, await open(temporary, "wx"), true, format);
   try {
     await fill(lines, settled);

@@ -11,7 +11,7 @@ import type { CommandContext } from "./context.ts";
 import type { OpenStore } from "./open-store.ts";
 import { counted } from "./quantity-text.ts";
 
-/** Options that say how a file becomes turns, the same for `run` and `submit`. */
+/** Options of a command that takes a file of turns: `run` and `submit`. */
 export interface InputOptions {
   readonly agent?: readonly string[] | undefined;
   readonly epochs: number;
@@ -23,6 +23,10 @@ export interface InputOptions {
   readonly sample?: string | undefined;
   readonly timeout?: number | undefined;
   readonly lane?: string | undefined;
+  readonly batch?: string | undefined;
+  readonly config?: string | undefined;
+  readonly json?: boolean | undefined;
+  readonly quiet?: boolean | undefined;
 }
 
 /** How many turns are compared with the store at once. */

@@ -1,6 +1,5 @@
 import type { Readable } from "node:stream";
 import { CommanderError } from "commander";
-import { settingsOf } from "../config.ts";
 import { isTurnqError } from "../domain/error.ts";
 import type { CommandContext } from "./context.ts";
 import { errorText, EXIT, exitCodeOf } from "./failure-text.ts";
@@ -51,6 +50,8 @@ async function codeOf(
       err: (text) => output.note(text.trimEnd()),
     });
     if (chosen === undefined) return EXIT.usage;
+    // Only now, since `--help` needs none of the configuration's schemas.
+    const [{ settingsOf }] = await Promise.all([import("../config.ts"), output.prepareLive()]);
     const settings = settingsOf(env);
     const lines = new CommandLines(settings.startedByNpm ? "npx turnq" : "turnq");
     const context: CommandContext = { output, settings, env, cwd, stdin, argv, lines, interruptible, now: Date.now };

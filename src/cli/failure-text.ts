@@ -1,5 +1,6 @@
 import { type ErrorCode, isTurnqError, messageOf } from "../domain/error.ts";
-import { withoutPasswords } from "../telemetry/pino-log.ts";
+import { harmless } from "./harmless.ts";
+import { withoutPasswords } from "../telemetry/passwords.ts";
 
 /** What the process ends with. */
 export const EXIT = { ok: 0, failed: 1, usage: 2, unavailable: 3, cancelled: 130 } as const;
@@ -14,8 +15,8 @@ export function exitCodeOf(error: unknown): number {
   return OWN_FAULT.includes(error.code) ? EXIT.failed : EXIT.usage;
 }
 
-/** What a person is told of an error: what, where, what to do. The stack only with `debug`. */
+/** What a person is told of an error: what, where, what to do. Escape sequences and control characters of what it quotes are left out. The stack only with `debug`. */
 export function errorText(error: unknown, debug: boolean): string {
   const stack = debug && error instanceof Error && error.stack !== undefined ? `\n${error.stack}` : "";
-  return withoutPasswords(`error: ${messageOf(error)}${stack}`);
+  return harmless(withoutPasswords(`error: ${messageOf(error)}${stack}`));
 }

@@ -1,10 +1,9 @@
 #!/usr/bin/env node
-import { processEnvironment } from "../config.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const code = await runCommandLine({
   argv: process.argv.slice(2),
-  env: processEnvironment(),
+  env: process.env,
   cwd: process.cwd(),
   stdin: process.stdin,
   stdout: process.stdout,

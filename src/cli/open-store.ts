@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { NamedEntry } from "../app.ts";
 import { loadConfig, type Config, type ConfigAgent, type SimEntry } from "../config.ts";
@@ -19,10 +20,10 @@ const CLOSE_WITHIN_MS = 2000;
 /** Where the folder's Redis is, and how to let it go. */
 export interface RedisPlace {
   readonly url: string;
-  /** Undefined when `REDIS_URL` names another one. */
-  readonly embedded: EmbeddedRedis | undefined;
   /** For people: no password in it. */
   readonly shown: string;
+  /** False when it cannot come back, since the folder of the embedded one was deleted. */
+  mayReturn(): boolean;
   close(): void;
 }
 
@@ -88,9 +89,18 @@ export function entriesOf(config: Config): Readonly<Record<string, ConfigAgent>>
 export async function placeRedis(context: CommandContext): Promise<RedisPlace> {
   const { redisUrl } = context.settings;
   if (redisUrl !== undefined)
-    return { url: redisUrl, embedded: undefined, shown: redactUrl(redisUrl), close: () => undefined };
+    return { url: redisUrl, shown: redactUrl(redisUrl), mayReturn: () => true, close: () => undefined };
   const embedded = await startEmbedded(context);
-  return { url: embedded.url, embedded, shown: `the embedded Redis of ${context.cwd}`, close: () => embedded.close() };
+  return {
+    url: embedded.url,
+    shown: `the embedded Redis of ${context.cwd}`,
+    mayReturn: () => existsSync(embeddedFolder(context)),
+    close: () => embedded.close(),
+  };
+}
+
+function embeddedFolder({ cwd }: CommandContext): string {
+  return join(cwd, ".turnq", "redis");
 }
 
 /** Starts or adopts the embedded Redis of the working folder. Throws `redis_missing` or `redis_unreachable`. */
@@ -103,7 +113,7 @@ export async function startEmbedded(context: CommandContext): Promise<EmbeddedRe
     });
   }
   const { ensureEmbeddedRedis } = await import("../redis/embedded.ts");
-  return ensureEmbeddedRedis({ dir: join(cwd, ".turnq", "redis"), binary, pathEnv: settings.path });
+  return ensureEmbeddedRedis({ dir: embeddedFolder(context), binary, pathEnv: settings.path });
 }
 
 /** Logs of this process, for stderr. */

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, Option } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import { parseMapping, type Mapping } from "../batch/mapping.ts";
 import { CheckType } from "../domain/check.ts";
 import { messageOf } from "../domain/error.ts";
@@ -130,3 +130,22 @@ export const OPTIONS = {
   json: () => new Option("--json", "one JSON object per line on stdout, and nothing else"),
   quiet: () => new Option("--quiet", "no progress and no hints"),
 } as const;
+
+/** A command that takes a file of turns: its argument, and how the file becomes turns of a batch. */
+export function withTurnOptions(command: Command): Command {
+  return command
+    .argument("<file>", "the turns, one JSON object or CSV row a line; - for stdin")
+    .addOption(OPTIONS.agent())
+    .addOption(OPTIONS.epochs())
+    .addOption(OPTIONS.batch())
+    .addOption(OPTIONS.map())
+    .addOption(OPTIONS.inputFormat())
+    .addOption(OPTIONS.expect())
+    .addOption(OPTIONS.limit())
+    .addOption(OPTIONS.sample())
+    .addOption(OPTIONS.timeout())
+    .addOption(OPTIONS.config())
+    .addOption(OPTIONS.lane("the lane of turns that name none (the agent's own unless given)"))
+    .addOption(OPTIONS.json())
+    .addOption(OPTIONS.quiet());
+}

@@ -1,4 +1,4 @@
-import { createLogUpdate } from "log-update";
+import type { createLogUpdate } from "log-update";
 import pc from "picocolors";
 import { TurnqError, messageOf } from "../domain/error.ts";
 
@@ -18,7 +18,7 @@ export class Output {
   readonly #stdout: TextStream;
   readonly #stderr: TextStream;
   readonly #gone = new AbortController();
-  readonly #live: ReturnType<typeof createLogUpdate>;
+  #live: ReturnType<typeof createLogUpdate> | undefined;
   #liveText = "";
   #pending = 0;
   /** Who waits for the stream to take more, or to have taken all. */
@@ -29,7 +29,6 @@ export class Output {
   constructor(stdout: TextStream, stderr: TextStream) {
     this.#stdout = stdout;
     this.#stderr = stderr;
-    this.#live = createLogUpdate(stderr, { showCursor: true });
     this.colors = pc.createColors(stdout.isTTY === true && pc.isColorSupported);
     stdout.on("error", (error: Error) => this.#onError(error));
     // Nobody reads what is said about the work: that is no reason to end it.
@@ -45,6 +44,13 @@ export class Output {
   get isTerminal(): boolean {
     // One without a size shows nothing in place.
     return this.#stderr.isTTY === true && this.#stderr.columns !== 0;
+  }
+
+  /** Makes `live` work, where it does at all. Not with the rest, since loading what it needs takes a third of a `--help`. */
+  async prepareLive(): Promise<void> {
+    if (!this.isTerminal || this.#live !== undefined) return;
+    const { createLogUpdate: create } = await import("log-update");
+    this.#live = create(this.#stderr, { showCursor: true });
   }
 
   /** A line for stdout. Resolves when more may be written. Throws `file` when stdout cannot be written to. */
@@ -66,12 +72,13 @@ export class Output {
     this.live(shown);
   }
 
-  /** Text in place of the text before, at the end of the terminal; "" takes it away. Does nothing elsewhere. */
+  /** Text in place of the text before, at the end of the terminal; "" takes it away. Does nothing elsewhere, and before `prepareLive`. */
   live(text: string): void {
-    if (!this.isTerminal || text === this.#liveText) return;
+    const live = this.#live;
+    if (live === undefined || text === this.#liveText) return;
     this.#liveText = text;
-    if (text === "") this.#live.clear();
-    else this.#live(text);
+    if (text === "") live.clear();
+    else live(text);
   }
 
   /** Resolves when every byte has been taken over by the system, or nobody reads any more. */

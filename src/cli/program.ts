@@ -21,63 +21,121 @@ interface Words {
   readonly none: <O>(action: (context: CommandContext, options: O) => Promise<number>) => (options: O) => Promise<void>;
 }
 
+/** A command: what the list of all says of it, and how it is loaded, which takes most of the time of a short one. */
+interface Entry {
+  readonly summary: string;
+  /** As in its usage. */
+  readonly argument?: string | undefined;
+  readonly add: (program: Command, words: Words) => Promise<void>;
+}
+
 /** The commands by name, in the order in which the help lists them. */
-const COMMANDS: Readonly<Record<string, (program: Command, words: Words) => Promise<void>>> = {
-  run: async (program, { one }) => {
-    const { addRun, run } = await import("./commands/run.ts");
-    addRun(program, one(run));
+const COMMANDS: Readonly<Record<string, Entry>> = {
+  run: {
+    summary: "submit a file of turns, work on them and report",
+    argument: "<file>",
+    add: async (program, { one }) => {
+      const { addRun, run } = await import("./commands/run.ts");
+      addRun(program, one(run));
+    },
   },
-  submit: async (program, { one }) => {
-    const { addSubmit, submit } = await import("./commands/submit.ts");
-    addSubmit(program, one(submit));
+  submit: {
+    summary: "check a file of turns and store them",
+    argument: "<file>",
+    add: async (program, { one }) => {
+      const { addSubmit, submit } = await import("./commands/submit.ts");
+      addSubmit(program, one(submit));
+    },
   },
-  work: async (program, { none }) => {
-    const { addWork, work } = await import("./commands/work.ts");
-    addWork(program, none(work));
+  work: {
+    summary: "run turns until a signal",
+    add: async (program, { none }) => {
+      const { addWork, work } = await import("./commands/work.ts");
+      addWork(program, none(work));
+    },
   },
-  watch: async (program, { one }) => {
-    const { addWatch, watch } = await import("./commands/watch.ts");
-    addWatch(program, one(watch));
+  watch: {
+    summary: "follow a batch until all its turns are settled",
+    argument: "<batch>",
+    add: async (program, { one }) => {
+      const { addWatch, watch } = await import("./commands/watch.ts");
+      addWatch(program, one(watch));
+    },
   },
-  list: async (program, { none }) => {
-    const { addList, list } = await import("./commands/list.ts");
-    addList(program, none(list));
+  list: {
+    summary: "list the batches",
+    add: async (program, { none }) => {
+      const { addList, list } = await import("./commands/list.ts");
+      addList(program, none(list));
+    },
   },
-  results: async (program, { one }) => {
-    const { addResults, results } = await import("./commands/results.ts");
-    addResults(program, one(results));
+  results: {
+    summary: "print the results of a batch",
+    argument: "<batch>",
+    add: async (program, { one }) => {
+      const { addResults, results } = await import("./commands/results.ts");
+      addResults(program, one(results));
+    },
   },
-  show: async (program, { one }) => {
-    const { addShow, show } = await import("./commands/show.ts");
-    addShow(program, one(show));
+  show: {
+    summary: "show what a turn did, attempt by attempt",
+    argument: "<turn>",
+    add: async (program, { one }) => {
+      const { addShow, show } = await import("./commands/show.ts");
+      addShow(program, one(show));
+    },
   },
-  events: async (program, { one }) => {
-    const { addEvents, events } = await import("./commands/events.ts");
-    addEvents(program, one(events));
+  events: {
+    summary: "print what a turn does, event by event",
+    argument: "<turn>",
+    add: async (program, { one }) => {
+      const { addEvents, events } = await import("./commands/events.ts");
+      addEvents(program, one(events));
+    },
   },
-  cancel: async (program, { one }) => {
-    const { addCancel, cancel } = await import("./commands/cancel.ts");
-    addCancel(program, one(cancel));
+  cancel: {
+    summary: "end a turn, or every unsettled turn of a batch",
+    argument: "<turn|batch>",
+    add: async (program, { one }) => {
+      const { addCancel, cancel } = await import("./commands/cancel.ts");
+      addCancel(program, one(cancel));
+    },
   },
-  retry: async (program, { one }) => {
-    const { addRetry, retry } = await import("./commands/retry.ts");
-    addRetry(program, one(retry));
+  retry: {
+    summary: "have turns that are settled run again",
+    argument: "<turn|batch>",
+    add: async (program, { one }) => {
+      const { addRetry, retry } = await import("./commands/retry.ts");
+      addRetry(program, one(retry));
+    },
   },
-  agents: async (program, { none }) => {
-    const { addAgents, agents } = await import("./commands/agents.ts");
-    addAgents(program, none(agents));
+  agents: {
+    summary: "list the agents, and who runs them",
+    add: async (program, { none }) => {
+      const { addAgents, agents } = await import("./commands/agents.ts");
+      addAgents(program, none(agents));
+    },
   },
-  redis: async (program, { none }) => {
-    const { addRedis, redis } = await import("./commands/redis.ts");
-    addRedis(program, none(redis));
+  redis: {
+    summary: "keep the embedded Redis of this folder up",
+    add: async (program, { none }) => {
+      const { addRedis, redis } = await import("./commands/redis.ts");
+      addRedis(program, none(redis));
+    },
   },
-  simulate: async (program, { none }) => {
-    const { addSimulate, simulate } = await import("./commands/simulate.ts");
-    addSimulate(program, none(simulate));
+  simulate: {
+    summary: "a simulated model server for working offline",
+    add: async (program, { none }) => {
+      const { addSimulate, simulate } = await import("./commands/simulate.ts");
+      addSimulate(program, none(simulate));
+    },
   },
-  doctor: async (program, { none }) => {
-    const { addDoctor, doctor } = await import("./commands/doctor.ts");
-    addDoctor(program, none(doctor));
+  doctor: {
+    summary: "check what turnq stands on",
+    add: async (program, { none }) => {
+      const { addDoctor, doctor } = await import("./commands/doctor.ts");
+      addDoctor(program, none(doctor));
+    },
   },
 };
 
@@ -88,6 +146,7 @@ export async function chosenCommand(argv: readonly string[], text: UsageText): P
     .description("A durable queue for agent turns.")
     .version(ownVersion())
     .exitOverride()
+    .configureHelp({ subcommandTerm: (command) => `${command.name()} ${command.usage()}` })
     .configureOutput({ writeOut: text.out, writeErr: text.err })
     .showHelpAfterError("(--help shows how)")
     .addHelpText(
@@ -98,7 +157,7 @@ Example:
 
 Redis: REDIS_URL, else an embedded one in .turnq of this folder. Next: turnq run --help.`,
     );
-  const words: Words = {
+  const actions: Words = {
     one: (action) => async (argument, options) => {
       chosen = (context) => action(context, argument, options);
     },
@@ -106,13 +165,16 @@ Redis: REDIS_URL, else an embedded one in .turnq of this folder. Next: turnq run
       chosen = (context) => action(context, options);
     },
   };
-  // Only the command that is asked for is loaded, since most of a short command's time is loading. All are needed for
-  // the help that lists them, and to suggest one for a word that is none.
-  const [name = ""] = argv;
-  const only = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  const wanted = only === undefined ? Object.values(COMMANDS) : [only];
-  for (const add of wanted) await add(program, words);
-  await program.parseAsync([...argv], { from: "user" });
+  // `turnq help run` is `turnq run --help`.
+  const words = argv[0] === "help" && argv[1] !== undefined ? [argv[1], "--help"] : argv;
+  const name = words.find((word) => !word.startsWith("-"));
+  for (const [own, { summary, argument, add }] of Object.entries(COMMANDS)) {
+    if (own === name) await add(program, actions);
+    // The others are there for the help that lists them, and to be suggested for a word that is none.
+    else program.command(own).usage(argument === undefined ? "[options]" : `[options] ${argument}`);
+    program.commands.at(-1)?.summary(summary);
+  }
+  await program.parseAsync([...words], { from: "user" });
   return chosen;
 }
 

@@ -125,6 +125,16 @@ function bar(line: ProgressLine): string {
 
 export type ProgressStyle = "terminal" | "plain" | "json" | "none";
 
+/** How a command shows progress. */
+export function progressStyle(
+  output: Pick<Output, "isTerminal">,
+  { json, quiet }: { readonly json?: boolean | undefined; readonly quiet?: boolean | undefined },
+): ProgressStyle {
+  if (quiet === true) return "none";
+  if (json === true) return "json";
+  return output.isTerminal ? "terminal" : "plain";
+}
+
 export interface ShowProgressOptions {
   readonly output: Output;
   readonly style: ProgressStyle;

@@ -1,5 +1,4 @@
 import prettyMs from "pretty-ms";
-import { stripVTControlCharacters } from "node:util";
 import { totalTokens, type Usage } from "../domain/usage.ts";
 
 /** `1 turn`, `2 turns`. */
@@ -80,9 +79,4 @@ export function usageDetails(usage: Usage): string {
         ? " (a floor: not all of it was reported)"
         : " (nothing was reported)";
   return `${parts.join(", ")}${floor}`;
-}
-
-/** Text of an agent as it may go to a terminal: no escape sequences, no control characters but newlines and tabs. */
-export function harmless(text: string): string {
-  return stripVTControlCharacters(text).replaceAll(/[^\P{Cc}\n\t]/gu, "");
 }

@@ -7,7 +7,8 @@ import type { Outcome, TurnResult, TurnStatus } from "../domain/turn-result.ts";
 import { addUsage, exceedingUsage, sumUsage, type Usage } from "../domain/usage.ts";
 import type { ClosedAttempt, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
 import type { Colors } from "./output.ts";
-import { duration, harmless, usageDetails, usageText } from "./quantity-text.ts";
+import { harmless } from "./harmless.ts";
+import { duration, usageDetails, usageText } from "./quantity-text.ts";
 
 /** Longest text that is shown of one message or output, in characters. */
 const TEXT_MAX = 4000;

@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import { prettyFactory } from "pino-pretty";
 import type { Log } from "./log.ts";
+import { withoutPasswords } from "./passwords.ts";
 
 /** How and where a process logs. */
 export interface LogOptions {
@@ -22,9 +23,4 @@ export function openLog(options: LogOptions): Log {
     { level: options.level, base: null, hooks: { streamWrite: withoutPasswords } },
     { write: (line: string) => options.write(prettify(line)) },
   );
-}
-
-/** The text with the passwords of all URLs in it masked. */
-export function withoutPasswords(text: string): string {
-  return text.replaceAll(/\b([a-z][a-z0-9+.-]*:\/\/[^\s:/@"']*):[^\s@"']+@/gi, "$1:***@");
 }

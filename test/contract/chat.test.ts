@@ -30,7 +30,7 @@ function replyFor(scenario: ContractScenario, { number }: ModelRequest): ModelRe
     case "partial that cannot be built":
       return { then: { error: "first error" } };
     case "a failure, then a clean turn":
-      return number === 1 ? { then: "cut" } : { text: "whole" };
+      return number === 1 ? { text: "wh", then: "cut" } : { text: "whole" };
   }
 }
 

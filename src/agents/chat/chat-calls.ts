@@ -6,7 +6,7 @@ import { toJson } from "../../domain/json.ts";
 import { addUsage, totalTokens, type Usage } from "../../domain/usage.ts";
 import { callFailure } from "./call-failure.ts";
 import { REFUSED_CALL, usageOfCall } from "./call-usage.ts";
-import type { ChatConfig } from "./chat-config.ts";
+import type { ChatConfig, Price } from "./chat-config.ts";
 import { ProviderFailure } from "./provider-failure.ts";
 import { Silence } from "./silence.ts";
 import { SplitText } from "./split-text.ts";
@@ -20,7 +20,9 @@ export interface ChatRequest {
 }
 
 export interface CallsSetup {
-  readonly chat: Pick<ChatConfig, "chunkTimeoutMs" | "price" | "reportsTokens" | "system">;
+  readonly chat: Pick<ChatConfig, "chunkTimeoutMs" | "reportsTokens" | "system">;
+  /** Of the model that is asked, where it is known. */
+  readonly price: Price | undefined;
   /** What must not be in any message. */
   readonly secrets: readonly string[];
 }
@@ -36,7 +38,7 @@ export class ChatCalls {
   readonly #setup: CallsSetup;
   readonly #request: ChatRequest;
   readonly #silence: Silence;
-  /** Aborted when the provider falls silent. */
+  /** Aborted when the provider falls silent, and when nobody reads any more. */
   readonly #givenUp = new AbortController();
   readonly #openTools = new Set<string>();
   #used: Usage | undefined;
@@ -46,6 +48,7 @@ export class ChatCalls {
   #answering = false;
   #stopped = false;
   #refused = false;
+  #over = false;
   /** Steps that were read to their end, and who waits for one. */
   #stepsRead = 0;
   #wake: () => void = () => undefined;
@@ -96,13 +99,14 @@ export class ChatCalls {
     } finally {
       this.#silence.resume();
     }
-    if (this.#refused) throw new Error("the turn was ended before the call");
+    if (this.#refused || this.#over) throw new Error("the turn was ended before the call");
     this.#answering = false;
   }
 
   /** Whether no further call is made after this step. Our own reading comes first: limits count what it books. */
   async #mayEnd(steps: number, finishReason: string | undefined): Promise<boolean> {
-    if (this.#stepsRead < steps) await new Promise<void>((resolve) => (this.#wake = resolve));
+    if (this.#stepsRead < steps && !this.#over) await new Promise<void>((resolve) => (this.#wake = resolve));
+    if (this.#over) return true;
     this.#stopped ||= this.#turn.shouldStop() !== undefined;
     // A call that the token limit cut would only be made again.
     return this.#stopped || finishReason === "length";
@@ -120,6 +124,9 @@ export class ChatCalls {
         this.#take(next.value);
       }
     } finally {
+      // What we gave up on must not go on to another call by itself.
+      this.#over = true;
+      this.#givenUp.abort();
       this.#wake();
       void parts.return?.().catch(() => undefined);
     }
@@ -179,12 +186,12 @@ export class ChatCalls {
   }
 
   #endStep({ usage, finishReason }: Extract<Chunk, { type: "finish-step" }>): void {
-    const { chat } = this.#setup;
-    const spent = usageOfCall(usage, chat.price);
+    const { chat, price } = this.#setup;
+    const spent = usageOfCall(usage, price);
     this.#book(spent);
     this.finishReason = finishReason;
     // The SDK runs no tool of an answer that did not end by itself.
-    if (finishReason === "length") for (const id of [...this.#openTools]) this.#endTool(id, "denied", CUT_CALL);
+    if (finishReason === "length") for (const id of this.#openTools) this.#endTool(id, "denied", CUT_CALL);
     const rawResponse = this.#text;
     this.#text = "";
     this.#pieces = new SplitText();

@@ -4,7 +4,7 @@ import { failure } from "../../domain/failure.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import { cleanText } from "../../domain/text.ts";
 import { ChatCalls, type CallSettings, type ChatRequest } from "./chat-calls.ts";
-import { ChatOptions, type ChatConfig } from "./chat-config.ts";
+import { ChatOptions, type ChatConfig, type Price } from "./chat-config.ts";
 import { withoutConsole, type ModelSource } from "./chat-model.ts";
 import { toolSet, type ChatTools } from "./load-tools.ts";
 import { modelMessages } from "./model-messages.ts";
@@ -37,7 +37,7 @@ export class ChatAgent extends Agent<ChatSetup> {
 
   protected override async takeTurn(turn: AgentTurn): Promise<TurnAnswer> {
     const { chat, secrets } = this.config;
-    const calls = new ChatCalls(turn, { chat, secrets }, this.#request(turn));
+    const calls = new ChatCalls(turn, { chat, price: this.#price(), secrets }, this.#request(turn));
     try {
       const stopped = await calls.play();
       if (stopped) this.markStopped();
@@ -52,7 +52,16 @@ export class ChatAgent extends Agent<ChatSetup> {
 
   get #model(): string {
     const asked = this.init.options["model"];
-    return typeof asked === "string" ? asked : this.config.chat.model;
+    return typeof asked === "string" ? asked : modelOf(this.config.chat);
+  }
+
+  /** The price is that of the config's model. What another one costs is not known. */
+  #price(): Price | undefined {
+    const { chat } = this.config;
+    if (this.#model === modelOf(chat)) return chat.price;
+    if (this.init.limits.maxCostUsd === undefined) return undefined;
+    const text = `limits.maxCostUsd: what the model ${this.#model} costs is not known`;
+    throw new ProviderFailure(failure("invalid_request", text));
   }
 
   #request(turn: AgentTurn): ChatRequest {
@@ -91,4 +100,8 @@ export class ChatAgent extends Agent<ChatSetup> {
       ...(batch === undefined ? {} : { "x-turnq-batch": encodeURIComponent(batch) }),
     };
   }
+}
+
+function modelOf(chat: ChatConfig): string {
+  return chat.options?.model ?? chat.model;
 }

@@ -102,7 +102,11 @@ export function commandAgent(name: string, command: CommandConfig, deps: Command
     name,
     lane: command.lane ?? name,
     kind: "command",
-    abilities: { cooperativeStop: command.stop === "stdin", announcesCalls: false },
+    abilities: {
+      cooperativeStop: command.stop === "stdin",
+      announcesCalls: false,
+      ...(command.reportsCost === true ? { knowsCost: true } : {}),
+    },
     limits: command.limits,
     retry: command.retry,
     create: (init) => new CommandAgent({ ...init, name, config: { ...deps, command } }),

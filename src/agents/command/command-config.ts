@@ -17,6 +17,8 @@ export const CommandConfig = z.strictObject({
   cwd: z.string().min(1).optional(),
   /** `stdin`: it is told to stop by a line on its stdin, which stays open. Without it, it has no cooperative stop. */
   stop: z.literal("stdin").optional(),
+  /** Whether its usage lines say `costUsd`, so that a limit on cost can hold. */
+  reportsCost: z.boolean().optional(),
   /** Whether it is shown the turn's metadata. */
   metadata: z.boolean().optional(),
   lane: Name.optional(),

@@ -3,6 +3,7 @@ import type { KnownAgent } from "../../queue/directory.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
+import { harmless } from "../harmless.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { plainTable } from "../plain-table.ts";
 import { counted } from "../quantity-text.ts";
@@ -17,7 +18,6 @@ interface AgentsOptions {
 export function addAgents(program: Command, act: (options: AgentsOptions) => Promise<void>): void {
   program
     .command("agents")
-    .summary("list the agents, and who runs them")
     .description("Lists the agents of the configuration and those that workers have published, with what they can do.")
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.json())
@@ -78,7 +78,8 @@ export async function agents(context: CommandContext, options: AgentsOptions): P
         HEAD.map(() => "left"),
       ),
     );
-    for (const { name, problem } of found) if (problem !== undefined) output.note(`${name} cannot run: ${problem}`);
+    for (const { name, problem } of found)
+      if (problem !== undefined) output.note(harmless(`${name} cannot run: ${problem}`));
     if (options.quiet !== true)
       output.note(
         `${counted(workers.length, "worker")} here. Next: ${lines.of("run", "FILE", "--agent", found[0]?.name ?? "echo")}`,

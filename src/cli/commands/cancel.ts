@@ -21,7 +21,6 @@ interface CancelCommandOptions {
 export function addCancel(program: Command, act: (id: string, options: CancelCommandOptions) => Promise<void>): void {
   program
     .command("cancel")
-    .summary("end a turn, or every unsettled turn of a batch")
     .description(
       "Cancels TURN, or each turn of BATCH that is not settled. What waits ends at once, also without a worker; what runs is told to stop and killed after its grace.",
     )

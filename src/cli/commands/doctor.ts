@@ -8,7 +8,7 @@ import { isTurnqError, messageOf } from "../../domain/error.ts";
 import { findRedisServer, packageRoot } from "../../redis/binary.ts";
 import { connect, whenReady } from "../../redis/connection.ts";
 import { checkRedis, type RedisCheck } from "../../redis/doctor.ts";
-import { withoutPasswords } from "../../telemetry/pino-log.ts";
+import { withoutPasswords } from "../../telemetry/passwords.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { CONNECT_WITHIN_MS, entriesOf, placeRedis } from "../open-store.ts";
@@ -28,7 +28,6 @@ const NODE_MIN = [20, 19] as const;
 export function addDoctor(program: Command, act: (options: DoctorOptions) => Promise<void>): void {
   program
     .command("doctor")
-    .summary("check what turnq stands on")
     .description(
       "Checks Node, redis-server, the Redis that would be used and the configuration. Exits 1 when something is wrong.",
     )

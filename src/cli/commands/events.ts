@@ -4,7 +4,7 @@ import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
-import { harmless } from "../quantity-text.ts";
+import { harmless } from "../harmless.ts";
 import { cutText } from "../../domain/text.ts";
 
 interface EventsCommandOptions {
@@ -26,7 +26,6 @@ function seq(text: string): number {
 export function addEvents(program: Command, act: (turn: string, options: EventsCommandOptions) => Promise<void>): void {
   program
     .command("events")
-    .summary("print what a turn does, event by event")
     .description("Prints the events of all attempts of TURN, a line each; with --follow until it is settled.")
     .argument("<turn>", "the turn's id")
     .option("--follow", "go on until the turn is settled")

@@ -19,7 +19,6 @@ interface ListOptions {
 export function addList(program: Command, act: (options: ListOptions) => Promise<void>): void {
   program
     .command("list")
-    .summary("list the batches")
     .description("Lists the newest batches of the store, with what became of their turns.")
     .addOption(new Option("--limit <n>", "at most so many").argParser(wholeNumber).default(20))
     .addOption(OPTIONS.config())

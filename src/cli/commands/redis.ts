@@ -14,7 +14,6 @@ interface RedisOptions {
 export function addRedis(program: Command, act: (options: RedisOptions) => Promise<void>): void {
   program
     .command("redis")
-    .summary("keep the embedded Redis of this folder up")
     .description(
       "Starts or adopts the Redis in .turnq/redis of this folder, prints its URL, and keeps it up until a signal.",
     )

@@ -4,6 +4,7 @@ import type { ResultLine } from "../../batch/result-line.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
+import { refuseToOverwrite } from "../out-file.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { counted } from "../quantity-text.ts";
 import type { ResultFormat } from "../../batch/results-file.ts";
@@ -21,7 +22,6 @@ interface ResultsOptions {
 export function addResults(program: Command, act: (batch: string, options: ResultsOptions) => Promise<void>): void {
   program
     .command("results")
-    .summary("print the results of a batch")
     .description("Prints a line of JSON, or a row of CSV, for each settled turn of BATCH, in the order of settling.")
     .argument("<batch>", "the batch's id")
     .addOption(new Option("--format <format>", "the form of the results").default("jsonl").choices(["jsonl", "csv"]))
@@ -43,6 +43,7 @@ Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run t
 /** Prints or writes the result lines. */
 export async function results(context: CommandContext, id: string, options: ResultsOptions): Promise<number> {
   const { output, lines, cwd } = context;
+  await refuseToOverwrite(cwd, options.out);
   const store = await openStore(context, options);
   try {
     const batch = store.turnq.batch(id);

@@ -19,7 +19,6 @@ interface RetryOptions extends RetryWhich {
 export function addRetry(program: Command, act: (id: string, options: RetryOptions) => Promise<void>): void {
   program
     .command("retry")
-    .summary("have turns that are settled run again")
     .description(
       "Opens a new generation of TURN, or of each turn of BATCH that the options name. The Results until now stay readable.",
     )

@@ -1,5 +1,4 @@
 import type { Command } from "commander";
-import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { InputReport } from "../../batch/input.ts";
 import type { ReadableInput } from "../../batch/spool.ts";
@@ -23,9 +22,10 @@ import { followBatch } from "../follow-batch.ts";
 import type { Interruption } from "../interruption.ts";
 import { laneSettings } from "../lane-settings.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
-import { OPTIONS } from "../option-parsers.ts";
+import { OPTIONS, withTurnOptions } from "../option-parsers.ts";
 import { refuseToOverwrite } from "../out-file.ts";
-import { showProgress, type ProgressStyle } from "../progress-view.ts";
+import { probeResultsFile } from "../../batch/results-file.ts";
+import { progressStyle, showProgress } from "../progress-view.ts";
 import { counted } from "../quantity-text.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 import { resultsPath } from "../results-path.ts";
@@ -36,15 +36,11 @@ import { newBatchId } from "../type-next.ts";
 
 interface RunOptions extends InputOptions {
   readonly concurrency: number;
-  readonly batch?: string | undefined;
   readonly threshold?: number | undefined;
   readonly failOnError?: boolean | undefined;
   readonly out?: string | undefined;
   readonly sim?: ModelSettingsInput | undefined;
   readonly messages?: boolean | undefined;
-  readonly config?: string | undefined;
-  readonly json?: boolean | undefined;
-  readonly quiet?: boolean | undefined;
 }
 
 /** How long a shutdown may take before what still runs is left to be found lost, in ms. */
@@ -52,32 +48,16 @@ const CLOSE_WITHIN_MS = 10_000;
 
 /** Adds `turnq run`. */
 export function addRun(program: Command, act: (file: string, options: RunOptions) => Promise<void>): void {
-  program
-    .command("run")
-    .summary("submit a file of turns, work on them and report")
+  withTurnOptions(program.command("run"))
     .description(
       "Submits each line of FILE (JSONL or CSV; - is stdin) as a turn for each agent, works on them, and writes the results while they come.",
     )
-    .argument("<file>", "the turns, one JSON object or CSV row a line; - for stdin")
-    .addOption(OPTIONS.agent())
-    .addOption(OPTIONS.epochs())
     .addOption(OPTIONS.concurrency())
-    .addOption(OPTIONS.batch())
-    .addOption(OPTIONS.map())
-    .addOption(OPTIONS.inputFormat())
-    .addOption(OPTIONS.expect())
-    .addOption(OPTIONS.limit())
-    .addOption(OPTIONS.sample())
-    .addOption(OPTIONS.timeout())
     .addOption(OPTIONS.threshold())
     .addOption(OPTIONS.failOnError())
     .addOption(OPTIONS.out())
     .addOption(OPTIONS.sim())
     .addOption(OPTIONS.messages())
-    .addOption(OPTIONS.config())
-    .addOption(OPTIONS.lane("the lane of turns that name none (the agent's own unless given)"))
-    .addOption(OPTIONS.json())
-    .addOption(OPTIONS.quiet())
     .addHelpText(
       "after",
       `
@@ -92,7 +72,7 @@ Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run t
 
 /** Submits, works and reports. */
 export async function run(context: CommandContext, file: string, options: RunOptions): Promise<number> {
-  await refuseToOverwrite(context.cwd, file, options.out);
+  await refuseToOverwrite(context.cwd, options.out, file);
   const interruption = context.interruptible();
   const input = await openTurns(context, file, interruption.signal);
   try {
@@ -146,7 +126,8 @@ class Run {
     const { turnq } = this.#store;
     const cells = cellOptions(this.#store, this.#batch.id, this.#file, this.#options);
     const report = await checkTurns(turnq, input, cells, this.#early);
-    output.note(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);
+    await probeResultsFile(this.#resultsPath());
+    this.#hint(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);
     const stored = await storeTurns(turnq, input, cells, {
       signal: this.#early,
       onStored: (count) => output.live(`storing ${count} of ${report.turns} turns`),
@@ -154,7 +135,7 @@ class Run {
     output.live("");
     if (!stored.complete)
       return this.#cancelled(`${stored.added + stored.duplicates} of ${report.turns} turns are stored`);
-    this.#tellOfStored(stored);
+    await this.#tellOfStored(stored);
     try {
       await this.#work(() => turnsOf(input, cells));
       return await this.#report();
@@ -163,19 +144,35 @@ class Run {
     }
   }
 
-  #tellOfStored({ added, duplicates, agents }: StoredTurns): void {
-    const { output } = this.#context;
-    this.#agents = agents;
-    if (this.#options.quiet === true) return;
+  /** Something to know that is no fault: not with `--quiet`. */
+  #hint(text: string): void {
+    if (this.#options.quiet !== true) this.#context.output.note(text);
+  }
+
+  async #tellOfStored({ added, duplicates, agents }: StoredTurns): Promise<void> {
     if (duplicates > 0) {
-      output.note(
+      this.#hint(
         `${added} new, ${duplicates} stored before: these keep the limits, retry rules and labels that they were first submitted with`,
       );
     }
+    this.#agents = new Set([...agents, ...(await this.#otherAgents(added + duplicates))]);
     const own = this.#store.agents.map(({ name }) => name);
-    const elsewhere = [...agents].filter((agent) => !own.includes(agent));
+    const elsewhere = [...this.#agents].filter((agent) => !own.includes(agent));
     if (elsewhere.length > 0)
-      output.note(`not in this configuration, so their turns wait for another worker: ${elsewhere.join(", ")}`);
+      this.#hint(`not in this configuration, so their turns wait for another worker: ${elsewhere.join(", ")}`);
+  }
+
+  /** The agents of turns that are in the batch already and not in this input, as with `--limit`: it is done when they are. */
+  async #otherAgents(given: number): Promise<ReadonlySet<string>> {
+    const { turns } = await this.#batch.progress();
+    const agents = new Set<string>();
+    if (turns <= given) return agents;
+    this.#hint(
+      `${counted(turns - given, "turn")} more of the batch, stored before, ${turns - given === 1 ? "is" : "are"} run too`,
+    );
+    for await (const { agent, state } of this.#store.turnq.turns.list({ batch: this.#batch.id }))
+      if (state !== "settled") agents.add(agent);
+    return agents;
   }
 
   /** Runs and collects until all is settled or it is to end early. */
@@ -187,7 +184,7 @@ class Run {
     const ended = new AbortController();
     const progress = showProgress({
       output,
-      style: this.#progressStyle(),
+      style: progressStyle(output, this.#options),
       progress: () => this.#batch.progress(),
       now,
       signal: AbortSignal.any([ended.signal, this.#early]),
@@ -199,8 +196,7 @@ class Run {
         place,
         signal: this.#early,
         onAway: (away) => this.#tellOfRedis(away),
-        mayReturn: () =>
-          this.#store.redis.embedded === undefined || existsSync(join(this.#context.cwd, ".turnq", "redis")),
+        mayReturn: () => this.#store.redis.mayReturn(),
       });
       try {
         for await (const line of this.#collector.fresh(lines)) await sink.put(line);
@@ -243,8 +239,8 @@ class Run {
       dir: join(this.#context.cwd, ".turnq", "tmp"),
     });
     this.#simulation = simulation;
-    if (simulation !== undefined && this.#options.quiet !== true)
-      this.#context.output.note(`a SIMULATED model answers, no real one; what it served: ${simulation.url}/served`);
+    if (simulation !== undefined)
+      this.#hint(`a SIMULATED model answers, no real one; what it served: ${simulation.url}/served`);
     const worker = this.#store.turnq.worker({
       agents: [
         ...agents.filter(({ name }) => this.#agents.has(name) && !simulated.has(name)),
@@ -289,12 +285,6 @@ class Run {
     output.note(away ? "Redis does not answer; what runs goes on, results follow when it is back" : "Redis is back");
   }
 
-  #progressStyle(): ProgressStyle {
-    if (this.#options.quiet === true) return "none";
-    if (this.#options.json === true) return "json";
-    return this.#context.output.isTerminal ? "terminal" : "plain";
-  }
-
   async #report(): Promise<number> {
     const { output } = this.#context;
     const { json } = this.#options;
@@ -305,7 +295,7 @@ class Run {
     if (this.#interruption.signal.aborted)
       return this.#cancelled(`${summary.settled} of ${summary.turns} turns are settled`);
     const code = this.#verdict(summary);
-    output.note(`batch ${this.#batch.id} is complete. To go on with it: ${this.#goOn()}`);
+    this.#hint(`batch ${this.#batch.id} is complete. To go on with it: ${this.#goOn()}`);
     return code;
   }
 

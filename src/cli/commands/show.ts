@@ -20,7 +20,6 @@ interface ShowOptions {
 export function addShow(program: Command, act: (turn: string, options: ShowOptions) => Promise<void>): void {
   program
     .command("show")
-    .summary("show what a turn did, attempt by attempt")
     .description("Shows the attempts of TURN with what each did and cost, the transcript and the Result.")
     .argument("<turn>", "the turn's id")
     .addOption(OPTIONS.generation())

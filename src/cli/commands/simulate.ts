@@ -23,7 +23,6 @@ const MODEL = "simulated-1";
 export function addSimulate(program: Command, act: (options: SimulateOptions) => Promise<void>): void {
   program
     .command("simulate")
-    .summary("a simulated model server for working offline")
     .description(
       "Serves a simulated, OpenAI-compatible model on this machine until a signal. It answers from a file, right as often as asked, and makes faults on demand. GET /served says what it served.",
     )

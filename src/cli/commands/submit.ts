@@ -3,39 +3,16 @@ import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions } fro
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
-import { OPTIONS } from "../option-parsers.ts";
+import { withTurnOptions } from "../option-parsers.ts";
 import { counted } from "../quantity-text.ts";
 import { newBatchId } from "../type-next.ts";
 
-interface SubmitOptions extends InputOptions {
-  readonly batch?: string | undefined;
-  readonly config?: string | undefined;
-  readonly json?: boolean | undefined;
-  readonly quiet?: boolean | undefined;
-}
-
 /** Adds `turnq submit`. */
-export function addSubmit(program: Command, act: (file: string, options: SubmitOptions) => Promise<void>): void {
-  program
-    .command("submit")
-    .summary("check a file of turns and store them")
+export function addSubmit(program: Command, act: (file: string, options: InputOptions) => Promise<void>): void {
+  withTurnOptions(program.command("submit"))
     .description(
       "Checks each line of FILE (JSONL or CSV; - is stdin), stores its turns for workers to run, and prints the batch's id.",
     )
-    .argument("<file>", "the turns, one JSON object or CSV row a line; - for stdin")
-    .addOption(OPTIONS.agent())
-    .addOption(OPTIONS.epochs())
-    .addOption(OPTIONS.batch())
-    .addOption(OPTIONS.map())
-    .addOption(OPTIONS.inputFormat())
-    .addOption(OPTIONS.expect())
-    .addOption(OPTIONS.limit())
-    .addOption(OPTIONS.sample())
-    .addOption(OPTIONS.timeout())
-    .addOption(OPTIONS.config())
-    .addOption(OPTIONS.lane("the lane of turns that name none (the agent's own unless given)"))
-    .addOption(OPTIONS.json())
-    .addOption(OPTIONS.quiet())
     .addHelpText(
       "after",
       `
@@ -49,7 +26,7 @@ Next: turnq work runs the turns, turnq results BATCH prints what came of them.`,
 }
 
 /** Checks and stores. */
-export async function submit(context: CommandContext, file: string, options: SubmitOptions): Promise<number> {
+export async function submit(context: CommandContext, file: string, options: InputOptions): Promise<number> {
   const { output, lines, argv } = context;
   const interruption = context.interruptible();
   const { signal } = interruption;

@@ -5,7 +5,7 @@ import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
-import { showProgress } from "../progress-view.ts";
+import { progressStyle, showProgress } from "../progress-view.ts";
 
 interface WatchOptions {
   readonly config?: string | undefined;
@@ -20,7 +20,6 @@ const LOOK_EVERY_MS = 300;
 export function addWatch(program: Command, act: (batch: string, options: WatchOptions) => Promise<void>): void {
   program
     .command("watch")
-    .summary("follow a batch until all its turns are settled")
     .description(
       "Shows how far BATCH is, from any terminal, until all its turns are settled. Ctrl-C ends the watching only.",
     )
@@ -48,14 +47,21 @@ export async function watch(context: CommandContext, id: string, options: WatchO
     let progress = await batch.progress();
     const interruption = context.interruptible();
     const ended = new AbortController();
-    const style =
-      options.json === true ? "json" : options.quiet === true ? "none" : output.isTerminal ? "terminal" : "plain";
     const signal = AbortSignal.any([ended.signal, interruption.signal, output.gone]);
-    const shown = showProgress({ output, style, progress: () => batch.progress(), now, signal });
+    const shown = showProgress({
+      output,
+      style: progressStyle(output, options),
+      progress: () => batch.progress(),
+      now,
+      signal,
+    });
     while (progress.states.settled < progress.turns && !signal.aborted) {
       await sleep(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
       // Redis may be away for a while: what is watched goes on meanwhile.
-      progress = await batch.progress().catch(() => progress);
+      progress = await batch.progress().catch((error: unknown) => {
+        if (store.redis.mayReturn()) return progress;
+        throw error;
+      });
     }
     ended.abort();
     await shown;

@@ -10,6 +10,8 @@ import { EXIT } from "../failure-text.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { laneSettings } from "../lane-settings.ts";
 import { startSimulation, type Simulation } from "../simulation.ts";
+import { progressStyle } from "../progress-view.ts";
+import { showWork } from "../work-progress.ts";
 import { watchLoop, type LoopWatch } from "../../process/watchdog.ts";
 import { OPTIONS } from "../option-parsers.ts";
 
@@ -19,6 +21,7 @@ interface WorkOptions {
   readonly config?: string | undefined;
   readonly lane?: string | undefined;
   readonly sim?: ModelSettingsInput | undefined;
+  readonly json?: boolean | undefined;
   readonly quiet?: boolean | undefined;
 }
 
@@ -29,13 +32,13 @@ const CLOSE_WITHIN_MS = 25_000;
 export function addWork(program: Command, act: (options: WorkOptions) => Promise<void>): void {
   program
     .command("work")
-    .summary("run turns until a signal")
     .description("Takes turns of the configuration's agents and runs them, until SIGINT or SIGTERM.")
     .addOption(OPTIONS.agent())
     .addOption(OPTIONS.concurrency())
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.lane("a lane to take turns from besides the agents' own"))
     .addOption(OPTIONS.sim())
+    .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())
     .addHelpText(
       "after",
@@ -51,10 +54,11 @@ Next: turnq submit FILE in another terminal, turnq results BATCH for what came o
 
 /** A worker until a signal. Exits 0 after a SIGTERM that left nothing behind, 130 after Ctrl-C. */
 export async function work(context: CommandContext, options: WorkOptions): Promise<number> {
-  const { output, lines } = context;
+  const { output, lines, now } = context;
   const store = await openStore(context, options);
   let simulation: Simulation | undefined;
   let watch: LoopWatch | undefined;
+  let started = 0;
   try {
     const agents = chosenAgents(store, options.agent);
     const interruption = context.interruptible();
@@ -71,7 +75,10 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
       agents: [...agents.filter(({ name }) => !store.simulated.has(name)), ...(simulation?.agents ?? [])],
       lanes: options.lane === undefined ? [] : [options.lane],
       concurrency: options.concurrency,
-      onStart: () => watch?.beat(),
+      onStart: () => {
+        started += 1;
+        watch?.beat();
+      },
       ...laneSettings(store),
     });
     interruption.onForce(() => worker.force());
@@ -83,10 +90,20 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
       );
       output.note(`next, in another terminal: ${lines.of("submit", "FILE", "--agent", agents[0]?.name ?? "echo")}`);
     }
+    const ended = new AbortController();
+    const progress = showWork({
+      output,
+      style: progressStyle(output, options),
+      counts: () => ({ running: worker.running, ended: started - worker.running }),
+      now,
+      signal: ended.signal,
+    });
     if (!interruption.signal.aborted) await once(interruption.signal, "abort");
     output.note("stopping: turns that run are ended and handed back (once more to force)");
     const say = (text: string | undefined): void => (text === undefined ? undefined : output.note(text));
     const report = await worker.close({ limitMs: CLOSE_WITHIN_MS, onPhase: (phase) => say(phaseText(phase)) });
+    ended.abort();
+    await progress;
     say(abandonedText(report));
     output.note(`stopped. To go on: ${lines.of(...context.argv)}`);
     if (interruption.name === "SIGINT") return EXIT.cancelled;

@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
 import { tmpdir } from "node:os";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { runAttempt } from "../../../src/agent/attempt.ts";
 import { chatAgent } from "../../../src/agents/chat/chat-agent.ts";
+import { modelSource } from "../../../src/agents/chat/chat-model.ts";
 import type { TurnRecord } from "../../../src/domain/turn-record.ts";
 import { startOptions, storedRequest } from "../../agents.ts";
 
@@ -101,4 +102,24 @@ test("Anthropic's refusal is refused, and its 529 is overloaded", async () => {
   const error = { type: "error", error: { type: "overloaded_error", message: "Overloaded" } };
   reply = { status: 529, type: "application/json", body: JSON.stringify(error) };
   expect((await play()).failure?.code).toBe("overloaded");
+});
+
+test("an answer that ends without its end is a crash, and an overload in its middle closes the lane; what they cost is not known", async () => {
+  const [start = "", block = "", hello = ""] = events("end_turn").split(/(?<=\n\n)/);
+  reply = { status: 200, type: "text/event-stream", body: start + block + hello };
+  const unknown = { output: "Hello", usage: { modelCalls: 1, known: "unknown" } };
+  expect(await play()).toMatchObject({ ...unknown, status: "crashed", failure: { code: "agent_crash" } });
+  const error = { type: "error", error: { type: "overloaded_error", message: "Overloaded" } };
+  reply = { ...reply, body: `${start}${block}${hello}event: error\ndata: ${JSON.stringify(error)}\n\n` };
+  expect(await play()).toMatchObject({ ...unknown, status: "failed", failure: { code: "overloaded" } });
+});
+
+test("the environment decides neither where a model is nor with which key it is asked", () => {
+  vi.stubEnv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1");
+  vi.stubEnv("ANTHROPIC_API_KEY", "sk-of-somebody");
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const model = modelSource({ type: "chat", provider: "anthropic", model: "claude" }, undefined)("claude");
+  const config = Reflect.get(model, "config") as { baseURL: string; headers: () => Record<string, string> };
+  expect(config.baseURL).toBe("https://api.anthropic.com/v1");
+  expect(Object.values(config.headers())).not.toContain("sk-of-somebody");
 });

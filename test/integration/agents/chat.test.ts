@@ -1,77 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { runAttempt, type AttemptOrder, type AttemptOutcome } from "../../../src/agent/attempt.ts";
-import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
-import { eventFaults } from "../../../src/agent/closed-events.ts";
+import { describe, expect, test } from "vitest";
+import { runAttempt } from "../../../src/agent/attempt.ts";
 import { chatAgent } from "../../../src/agents/chat/chat-agent.ts";
-import type { ChatConfig } from "../../../src/agents/chat/chat-config.ts";
-import type { EventBody } from "../../../src/domain/turn-event.ts";
-import { TurnRecord } from "../../../src/domain/turn-record.ts";
-import { sumUsage } from "../../../src/domain/usage.ts";
 import { startOptions, storedRequest } from "../../agents.ts";
-import { ModelServer, type ModelReply, type ModelRequest } from "../../model-server.ts";
-
-const KEY = "sk-very-secret";
-const open: ModelServer[] = [];
-let folder = "";
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "turnq-chat-"));
-  writeFileSync(
-    join(folder, "tools.mjs"),
-    `export const tools = {
-      add: { description: "adds", parameters: { type: "object", properties: { a: { type: "number" } } },
-             execute: ({ a }, { turn, attempt, idempotencyKey }) => ({ sum: a + 1, turn, attempt, idempotencyKey }) },
-      fail: { description: "throws", parameters: { type: "object" }, execute: () => { throw new Error("no luck") } },
-    };`,
-  );
-});
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((server) => server.close()));
-});
-afterAll(() => rmSync(folder, { recursive: true }));
-
-interface Played extends AttemptOutcome {
-  readonly events: EventBody[];
-  readonly server: ModelServer;
-  readonly spec: AgentSpec;
-}
-
-async function play(
-  reply: ModelReply | ((request: ModelRequest) => ModelReply),
-  config: Partial<ChatConfig> = {},
-  order: Partial<AttemptOrder> = {},
-): Promise<Played> {
-  const server = await ModelServer.start(typeof reply === "function" ? reply : () => reply);
-  open.push(server);
-  const spec = chatAgent(
-    "gpt",
-    { type: "chat", provider: "openai-compatible", baseUrl: server.baseUrl, model: "m", apiKeyEnv: "KEY", ...config },
-    { baseDir: folder, env: { KEY } },
-  );
-  await spec.prepare?.();
-  const events: EventBody[] = [];
-  const outcome = await runAttempt({
-    spec,
-    request: storedRequest({ input: "hello", limits: { timeoutMs: 20_000, graceMs: 200 } }),
-    attempt: 1,
-    iteration: 1,
-    generation: 1,
-    history: [],
-    before: { steps: 0, toolCalls: 0, tokens: 0, costUsd: 0 },
-    mark: "",
-    start: startOptions(),
-    onEvent: (event) => void events.push(event),
-    ...order,
-  }).done;
-  TurnRecord.parse(outcome.record);
-  expect(eventFaults(events)).toEqual([]);
-  // The messages' tokens add up to the usage.
-  const tokens = sumUsage(outcome.record.messages.flatMap(({ usage }) => usage ?? []));
-  expect(tokens.outputTokens).toBe(outcome.record.usage.outputTokens);
-  return { ...outcome, events, server, spec };
-}
+import { ModelServer, type ModelReply } from "../../model-server.ts";
+import { KEY, modelServer, play, toolsFolder } from "./chat-scene.ts";
 
 describe("a turn on a model", () => {
   test("answers with text, its usage and its cost; the key goes out as a header", async () => {
@@ -145,15 +77,14 @@ describe("a turn on a model", () => {
         },
       },
     );
-    await asked.catch(() => undefined);
+    await asked;
     expect(order).toEqual(["stored", "called"]);
   });
 
   test("no call is made for an attempt that is no longer the current one", async () => {
-    const server = await ModelServer.start(() => ({ text: "hi" }));
-    open.push(server);
+    const server = await modelServer(() => ({ text: "hi" }));
     const config = { type: "chat", provider: "openai-compatible", baseUrl: server.baseUrl, model: "m" } as const;
-    const spec = chatAgent("gpt", config, { baseDir: folder, env: {} });
+    const spec = chatAgent("gpt", config, { baseDir: toolsFolder(), env: {} });
     await spec.prepare?.();
     const { record } = await runAttempt({
       spec,
@@ -195,6 +126,15 @@ describe("a turn on a model", () => {
 });
 
 describe("C32: usage in odd places", () => {
+  test("usage in two chunks is counted once, as the last one says", async () => {
+    const usage = [
+      { prompt_tokens: 10, completion_tokens: 1 },
+      { prompt_tokens: 10, completion_tokens: 4 },
+    ];
+    const { record } = await play({ text: "hi", usage });
+    expect(record.usage).toMatchObject({ inputTokens: 10, outputTokens: 4, modelCalls: 1, known: "reported" });
+  });
+
   test("a provider that reports none is a crash, unless its config says that it reports none", async () => {
     const { record } = await play({ text: "hi", usage: null });
     expect(record).toMatchObject({ status: "crashed", usage: { known: "unknown" } });
@@ -249,6 +189,25 @@ describe("what a failed call means", () => {
     });
   });
 
+  test("a connection that ends before an answer is a failure that may pass; what it cost is not known", async () => {
+    const { record } = await play({ first: "reset" });
+    expect(record).toMatchObject({
+      status: "failed",
+      failure: { code: "agent_error", retryable: true },
+      usage: { known: "unknown" },
+    });
+  });
+
+  test.each([
+    ["overloaded_error", "overloaded"],
+    ["rate_limit_exceeded", "rate_limited"],
+    ["content_filter", "refused"],
+    ["server_error", "agent_crash"],
+  ])("%s in the middle of an answer: %s, and its usage is not known", async (kind, code) => {
+    const { record } = await play({ text: "I sh", then: { error: "no more", code: kind } });
+    expect(record).toMatchObject({ output: "I sh", failure: { code }, usage: { known: "unknown" } });
+  });
+
   test("a stream that breaks off is a crash with what was said, and its usage a floor", async () => {
     const { record } = await play(
       ({ number }) => (number === 1 ? { tool: { name: "add", args: '{"a":1}' } } : { text: "and th", then: "cut" }),
@@ -282,6 +241,32 @@ describe("what a failed call means", () => {
     expect(record.environment).toMatchObject({ finishReason: "length" });
   });
 
+  test("C41: nor is one that came out whole before the answer was cut; it is told in the transcript", async () => {
+    const { record, server } = await play({ tool: { name: "add" }, finish: "length" }, { tools: "./tools.mjs" });
+    expect([record.status, server.requests.length]).toEqual(["completed", 1]);
+    const note = "[not run: the token limit cut the answer]";
+    expect(record.steps[0]?.toolCalls).toMatchObject([{ status: "denied", result: note }]);
+    expect(record.messages.at(-1)).toMatchObject({ role: "tool", content: note });
+  });
+
+  test("C41: arguments that are no JSON are told to the model, and the next turn's history is valid", async () => {
+    const { record } = await play(
+      ({ number }) => (number === 1 ? { tool: { name: "add", args: '{"a": 4' } } : { text: "sorry" }),
+      { tools: "./tools.mjs" },
+    );
+    expect(record).toMatchObject({ status: "completed", output: "sorry" });
+    const { server } = await play({ text: "hi" }, {}, { history: record.messages });
+    expect(JSON.stringify(server.requests[0]?.body.messages)).toContain('"arguments":"{}"');
+  });
+
+  test("a turn that fails makes no further call", async () => {
+    const { record, server } = await play(
+      { tool: { name: "add", args: '{"a":1}' }, usage: null },
+      { tools: "./tools.mjs" },
+    );
+    expect([record.status, server.requests.length]).toEqual(["crashed", 1]);
+  });
+
   test("options that are none are refused before anything is paid", async () => {
     const request = storedRequest({ input: "hello", options: { temprature: 1 } });
     const { record, server } = await play({ text: "hi" }, {}, { request });
@@ -303,8 +288,10 @@ describe("an agent that cannot run says why", () => {
   const base = { type: "chat", provider: "openai-compatible", model: "m", baseUrl: "http://127.0.0.1:9/v1" } as const;
 
   test("a key that is not there; a file of tools that is none", async () => {
-    expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: folder, env: {} }).problem).toContain("NOPE");
-    const spec = chatAgent("a", { ...base, tools: "./none.mjs" }, { baseDir: folder, env: {} });
+    expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: toolsFolder(), env: {} }).problem).toContain(
+      "NOPE",
+    );
+    const spec = chatAgent("a", { ...base, tools: "./none.mjs" }, { baseDir: toolsFolder(), env: {} });
     await spec.prepare?.();
     expect(spec.problem).toContain("none.mjs");
   });

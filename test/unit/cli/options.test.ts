@@ -74,6 +74,7 @@ test.each([
     ["run", "f", "--limit", "99999999999999999999"],
     "It must be a whole number of at least 1.",
   ],
+  ["too many epochs", ["run", "f", "--epochs", "99999999999"], "It must be at most 10000."],
   ["a share above 1", ["run", "f", "--threshold", "80"], "It must be a number from 0 to 1."],
   ["an empty share", ["run", "f", "--threshold", ""], "It must be a number from 0 to 1."],
   ["a mapping of nothing", ["run", "f", "--map", "input"], '"input" is not FIELD=COLUMN'],
@@ -92,6 +93,13 @@ test.each([
   expect(err).toContain(text);
 });
 
+test("help COMMAND is the help of that command, and --help names all of them with their arguments", async () => {
+  expect(await tried("help", "run")).toEqual(await tried("run", "--help"));
+  const { out } = await tried("--help");
+  expect(out).toContain("  run [options] <file> ");
+  expect(out).toContain("  retry [options] <turn|batch> ");
+});
+
 test("help and the version are no errors", async () => {
   expect(await tried("--help")).toMatchObject({ exitCode: 0, err: "", out: expect.stringContaining("Example:") });
   expect(await tried("--version")).toMatchObject({
@@ -101,12 +109,24 @@ test("help and the version are no errors", async () => {
   });
 });
 
-test.each(["run", "submit", "work", "results", "show", "retry", "redis", "doctor"])(
-  "the help of %s has an example, and what to do next",
-  async (command) => {
-    const { exitCode, out, err } = await tried(command, "--help");
-    expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
-    expect(out).toContain(`Example:\n  $ turnq ${command}`);
-    expect(out).toContain("Next: ");
-  },
-);
+test.each([
+  "run",
+  "submit",
+  "work",
+  "watch",
+  "list",
+  "results",
+  "show",
+  "events",
+  "cancel",
+  "retry",
+  "agents",
+  "redis",
+  "simulate",
+  "doctor",
+])("the help of %s has an example, and what to do next", async (command) => {
+  const { exitCode, out, err } = await tried(command, "--help");
+  expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+  expect(out).toContain(`Example:\n  $ turnq ${command}`);
+  expect(out).toContain("Next: ");
+});

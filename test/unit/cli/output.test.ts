@@ -44,10 +44,11 @@ test("another fault of stdout is an error of the command", async () => {
   await expect(output.flush()).rejects.toMatchObject({ code: "file" });
 });
 
-test("what is shown in place goes to a terminal only, and lines stand above it", () => {
+test("what is shown in place goes to a terminal only, and lines stand above it", async () => {
   const [plain, terminal] = [new TextSink(), new TextSink({ isTTY: true })];
   for (const stderr of [plain, terminal]) {
     const output = new Output(new TextSink(), stderr);
+    await output.prepareLive();
     output.live("half way");
     output.note("a line");
     output.live("");

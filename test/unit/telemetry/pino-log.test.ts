@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { openLog, withoutPasswords } from "../../../src/telemetry/pino-log.ts";
+import { withoutPasswords } from "../../../src/telemetry/passwords.ts";
+import { openLog } from "../../../src/telemetry/pino-log.ts";
 
 function logged(pretty: boolean, level = "info"): string {
   let text = "";

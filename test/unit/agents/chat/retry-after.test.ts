@@ -41,7 +41,20 @@ describe("C44: when a provider may be asked again", () => {
       { "anthropic-ratelimit-requests-remaining": "0", "anthropic-ratelimit-requests-reset": "2026-10-21T07:29:00Z" },
       60_000,
     ],
+    ["a reset in seconds that says nothing of what is left", { "x-ratelimit-reset": "12" }, 12_000],
+    ["a reset as an instant in seconds", { "x-ratelimit-reset": String(NOW / 1000 + 5) }, 5000],
+    ["a reset as an instant in ms", { "x-ratelimit-remaining": "0", "x-ratelimit-reset": String(NOW + 5000) }, 5000],
+    [
+      "a date by a clock that is an hour behind",
+      { date: "Wed, 21 Oct 2026 06:28:00 GMT", "retry-after": "Wed, 21 Oct 2026 06:28:30 GMT" },
+      30_000,
+    ],
   ])("%s", (_name, headers, waitMs) => {
     expect(retryAtOf(headers, NOW, true)).toBe(waitMs === undefined ? undefined : NOW + waitMs);
+  });
+
+  test("limits are not the reason of a failure of the server", () => {
+    expect(retryAtOf({ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "12" }, NOW, false)).toBeUndefined();
+    expect(retryAtOf({ "retry-after": "12" }, NOW, false)).toBe(NOW + 12_000);
   });
 });
