@@ -131,6 +131,11 @@ export class Turnq {
     return this.#asked(() => this.#parts.producer.conflicts(requests));
   }
 
+  /** The fields in which a request differs from the turn that has its id. */
+  difference(request: TurnRequest): Promise<string[]> {
+    return this.#asked(() => this.#parts.producer.difference(request));
+  }
+
   /** The agents that are known here, for a check of input. Where none is known, those that are asked for pass. */
   agentDirectory(asked: readonly string[] = []): AgentDirectory {
     const { directory } = this.#parts;

@@ -76,47 +76,35 @@ export class ModelServer {
     if ("status" in reply) {
       response.writeHead(reply.status, { "content-type": "application/json", ...reply.headers });
       response.end(reply.body ?? JSON.stringify({ error: { message: `status ${reply.status}` } }));
-      return;
-    }
-    if (reply.first === "reset") {
-      response.destroy();
-      return;
-    }
-    const { text, tool, usage = USAGE, then } = reply;
-    const finish = reply.finish ?? (tool === undefined ? "stop" : "tool_calls");
-    const line = (value: object): void => void response.write(`data: ${JSON.stringify(value)}\n\n`);
-    const delta = (content: object, reason: string | null = null): void =>
-      line({
-        id: "c",
-        object: "chat.completion.chunk",
-        created: 1,
-        model: body.model,
-        choices: [{ index: 0, delta: content, finish_reason: reason }],
-      });
-    response.writeHead(200, { "content-type": "text/event-stream" });
-    if (text !== undefined) delta({ role: "assistant", content: text });
-    for (const piece of reply.texts ?? []) delta({ content: piece });
-    if (tool !== undefined)
-      delta({
-        tool_calls: [
-          {
-            index: 0,
-            id: `call-${request.number}`,
-            type: "function",
-            function: { name: tool.name, arguments: tool.args ?? "{}" },
-          },
-        ],
-      });
-    if (then === "hang") return;
-    if (then === "cut") {
-      // What was written is to arrive before the end does.
-      setImmediate(() => response.destroy());
-      return;
-    }
-    if (typeof then === "object") line({ error: { message: then.error, code: then.code } });
-    delta({}, finish);
-    for (const said of usage === null ? [] : [usage].flat())
-      line({ id: "c", object: "chat.completion.chunk", created: 1, model: body.model, choices: [], usage: said });
-    response.end("data: [DONE]\n\n");
+    } else if (reply.first === "reset") response.destroy();
+    else stream(reply, request, response);
   }
+}
+
+/** Writes the answer as the chunks of a completion. */
+function stream(reply: Extract<ModelReply, { text?: unknown }>, request: ModelRequest, response: ServerResponse): void {
+  const { text, texts = [], tool, usage = USAGE, then } = reply;
+  const finish = reply.finish ?? (tool === undefined ? "stop" : "tool_calls");
+  const chunk = { id: "c", object: "chat.completion.chunk", created: 1, model: request.body.model };
+  const line = (value: object): void => void response.write(`data: ${JSON.stringify(value)}\n\n`);
+  const delta = (content: object, reason: string | null = null): void =>
+    line({ ...chunk, choices: [{ index: 0, delta: content, finish_reason: reason }] });
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  if (text !== undefined) delta({ role: "assistant", content: text });
+  for (const piece of texts) delta({ content: piece });
+  if (tool !== undefined) delta({ tool_calls: [callOf(tool, request.number)] });
+  if (then === "hang") return;
+  if (then === "cut") {
+    // What was written is to arrive before the end does.
+    setImmediate(() => response.destroy());
+    return;
+  }
+  if (typeof then === "object") line({ error: { message: then.error, code: then.code } });
+  delta({}, finish);
+  for (const said of usage === null ? [] : [usage].flat()) line({ ...chunk, choices: [], usage: said });
+  response.end("data: [DONE]\n\n");
+}
+
+function callOf({ name, args }: { readonly name: string; readonly args?: string | undefined }, number: number): object {
+  return { index: 0, id: `call-${number}`, type: "function", function: { name, arguments: args ?? "{}" } };
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { writeSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { mkdir, open, readdir, realpath, rename, stat, unlink } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -81,7 +82,8 @@ export async function probeResultsFile(path: string | undefined): Promise<void> 
 async function tryToWrite(path: string, isNew: boolean): Promise<void> {
   const file = await open(path, isNew ? "wx" : "a");
   try {
-    await file.write(Buffer.alloc(isNew ? 1 : 0));
+    // Also of no bytes: a full device refuses them, and `file.write` would not ask it.
+    writeSync(file.fd, Buffer.alloc(isNew ? 1 : 0));
   } finally {
     await file.close();
     if (isNew) await unlink(path);

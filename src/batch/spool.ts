@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
-import { mkdir, open, stat, unlink } from "node:fs/promises";
+import { mkdir, open, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { TurnqError, messageOf } from "../domain/error.ts";
 import type { OpenInput } from "./input.ts";
@@ -8,6 +8,8 @@ import type { OpenInput } from "./input.ts";
 /** An input that can be read more than once. `remove` gives back what it holds and may be called twice. */
 export interface ReadableInput {
   readonly open: OpenInput;
+  /** True when somebody has written to it since it was opened: what was read before may not be what is read now. */
+  readonly changed: () => Promise<boolean>;
   readonly remove: () => Promise<void>;
 }
 
@@ -29,6 +31,7 @@ export async function spool(source: AsyncIterable<Uint8Array>, dir: string): Pro
   let closing: Promise<void> | undefined;
   return {
     open: () => readFrom(file),
+    changed: () => Promise.resolve(false),
     remove: () => (closing ??= file.close()),
   };
 }
@@ -60,14 +63,21 @@ export async function openInput(
 ): Promise<ReadableInput> {
   if (path === "-") return spool(options.stdin, options.spoolDir);
   const file = await openFile(path);
-  const facts = await stat(path);
+  const facts = await file.stat();
   if (facts.isDirectory()) {
     await file.close();
     throw new TurnqError("file", "is a folder, not a file of turns", { where: path });
   }
   if (facts.isFile()) {
     let closing: Promise<void> | undefined;
-    return { open: () => readFrom(file), remove: () => (closing ??= file.close()) };
+    return {
+      open: () => readFrom(file),
+      changed: async () => {
+        const now = await file.stat();
+        return now.size !== facts.size || now.mtimeMs !== facts.mtimeMs;
+      },
+      remove: () => (closing ??= file.close()),
+    };
   }
   try {
     return await spool(file.createReadStream({ autoClose: false }), options.spoolDir);

@@ -42,7 +42,7 @@ export async function openTurns(context: CommandContext, path: string, signal: A
   // A stream that nobody reads must not be touched: it would keep the process alive.
   const source = path === "-" ? addAbortSignal(signal, stdin) : Readable.from([]);
   const input = await openInput(path, { stdin: source, spoolDir: join(cwd, ".turnq", "tmp") });
-  return { open: () => untilAborted(input.open, signal), remove: input.remove };
+  return { ...input, open: () => untilAborted(input.open, signal) };
 }
 
 async function* untilAborted(open: OpenInput, signal: AbortSignal): AsyncGenerator<Uint8Array> {
@@ -91,7 +91,12 @@ export async function checkTurns(
   const report = await checkInput(input.open, cells);
   if (report.problems.length > 0) throw badLines(report, cells);
   if (await turnq.batch(cells.batch).exists()) await checkConflicts(turnq, input, cells, signal);
+  if (await input.changed()) throw changedInput("Nothing was stored. Try again when nobody writes to it.");
   return report;
+}
+
+function changedInput(hint: string, cause?: unknown): TurnqError {
+  return new TurnqError("file", "the input was changed while it was read.", { hint, cause });
 }
 
 function badLines(report: InputReport, cells: CellOptions): TurnqError {
@@ -111,9 +116,12 @@ async function checkConflicts(
   cells: CellOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const taken: string[] = [];
+  let taken = 0;
+  const first: CellRequest[] = [];
   const compare = async (chunk: readonly CellRequest[]): Promise<void> => {
-    taken.push(...(await turnq.conflicts(chunk)));
+    const ids = new Set(await turnq.conflicts(chunk));
+    taken += ids.size;
+    first.push(...chunk.filter(({ id }) => ids.has(id)).slice(0, CONFLICTS_SHOWN - first.length));
   };
   let chunk: CellRequest[] = [];
   for await (const request of requestsOf(input.open, cells)) {
@@ -123,14 +131,24 @@ async function checkConflicts(
     chunk = [];
   }
   await compare(chunk);
-  if (taken.length === 0) return;
-  const named = taken.slice(0, CONFLICTS_SHOWN).join(", ");
-  const more = taken.length > CONFLICTS_SHOWN ? ` and ${taken.length - CONFLICTS_SHOWN} more` : "";
-  throw new TurnqError("batch_conflict", `these turns exist with other content: ${named}${more}.`, {
+  if (taken === 0) return;
+  const named = await Promise.all(
+    first.map(async (request) => {
+      const { sample, epoch } = request.batch;
+      const fields = (await turnq.difference(request)).join(", ");
+      return `sample ${sample} of ${request.agent}${cells.epochs === 1 ? "" : `, epoch ${epoch}`} (other ${fields})`;
+    }),
+  );
+  const more = taken > first.length ? ` and ${taken - first.length} more` : "";
+  throw new TurnqError("batch_conflict", `${existWith(taken)} other content: ${named.join("; ")}${more}.`, {
     where: `batch ${cells.batch}`,
     hint: "Nothing was stored. Use another --batch, or the input and agents that the batch was submitted with.",
-    details: { turns: taken },
+    details: { turns: first.map(({ id }) => id), count: taken },
   });
+}
+
+function existWith(turns: number): string {
+  return turns === 1 ? "1 turn exists with" : `${turns} turns exist with`;
 }
 
 /** The turns of an input that was checked. */
@@ -175,7 +193,13 @@ export async function storeTurns(
       options.onStored?.(added + duplicates);
     }
   } catch (error) {
-    if (!options.signal.aborted) throw error;
+    if (!options.signal.aborted) throw (await input.changed()) ? changedMeanwhile(error) : error;
   }
+  if (!options.signal.aborted && (await input.changed())) throw changedMeanwhile();
   return { added, duplicates, agents, complete: !options.signal.aborted };
+
+  function changedMeanwhile(cause?: unknown): TurnqError {
+    const what = `${counted(added + duplicates, "turn")} of it ${added + duplicates === 1 ? "is" : "are"} stored in batch ${cells.batch}`;
+    return changedInput(`${what}, as they were read. See what they are before you go on with it.`, cause);
+  }
 }

@@ -30,8 +30,11 @@ function row(name: string, agent: AgentSummary, colors: Colors): string[] {
 
 function wastedText({ usage, wastedUsage }: AgentSummary): string {
   if (wastedUsage.known === "reported" && totalTokens(wastedUsage) === undefined) return "none";
-  // Of what nobody knows the cost is at least nothing.
-  return usage.costUsd === undefined ? tokensText(wastedUsage) : costText({ costUsd: 0, ...wastedUsage });
+  const { costUsd = wastedUsage.known === "reported" ? undefined : 0 } = wastedUsage;
+  // Of an agent with a price, what nobody knows the cost of is at least nothing.
+  return usage.costUsd === undefined || costUsd === undefined
+    ? tokensText(wastedUsage)
+    : costText({ ...wastedUsage, costUsd });
 }
 
 /** `48/60 80 % [68, 88]`, or `not measured`. */

@@ -111,6 +111,13 @@ export class Producer {
     return taken.flat().map(({ id }) => id);
   }
 
+  /** The fields in which a request differs from the turn that has its id; empty when there is none. */
+  async difference(request: TurnRequest): Promise<string[]> {
+    const { id, lane, ...asked } = this.resolve(request);
+    const stored = await this.#lanes.get(lane).ledger.request(id);
+    return stored === undefined ? [] : contentDifference(stored, { ...asked, id, lane });
+  }
+
   async #submitChunk(lane: string, chunk: readonly Prepared[]): Promise<Submitted[]> {
     const answers = await this.#store(lane, chunk);
     const conflict = chunk[answers.indexOf("conflict")];

@@ -8,6 +8,7 @@ const input = {
   open: async function* () {
     for (let n = 1; n <= TURNS; n += 1) yield Buffer.from(`{"input": "${n}"}\n`);
   },
+  changed: () => Promise.resolve(false),
   remove: () => Promise.resolve(),
 };
 const cells: CellOptions = {
@@ -21,7 +22,7 @@ const cells: CellOptions = {
 function storeOf(conflict?: string) {
   const stored: string[] = [];
   const compared: number[] = [];
-  const turnq: Pick<Turnq, "store" | "batch" | "conflicts" | "learnAgents"> = {
+  const turnq: Pick<Turnq, "store" | "batch" | "conflicts" | "difference" | "learnAgents"> = {
     async *store(requests) {
       let chunk: { id: string; lane: string; duplicate: boolean }[] = [];
       const flush = () => {
@@ -39,6 +40,7 @@ function storeOf(conflict?: string) {
       compared.push(requests.length);
       return Promise.resolve(requests.flatMap(({ id }) => (id === conflict ? [id ?? ""] : [])));
     },
+    difference: () => Promise.resolve(["input", "target"]),
   };
   return { turnq: turnq as Turnq, stored, compared };
 }
@@ -58,7 +60,11 @@ test("A17: interrupted while it stores, it stops behind what it has read, and sa
 test("a conflict is found wherever it stands, before anything is stored", async () => {
   const { turnq, stored, compared } = storeOf("b:249:a:1");
   const check = checkTurns(turnq, input, cells, new AbortController().signal);
-  await expect(check).rejects.toMatchObject({ code: "batch_conflict", details: { turns: ["b:249:a:1"] } });
+  await expect(check).rejects.toMatchObject({
+    code: "batch_conflict",
+    message: expect.stringContaining("1 turn exists with other content: sample 249 of a (other input, target)") as string,
+    details: { turns: ["b:249:a:1"], count: 1 },
+  });
   expect(stored).toEqual([]);
   expect(compared).toEqual([100, 100, 50]);
 });

@@ -46,6 +46,13 @@ test("a Redis that comes back empty ends it", async () => {
   await expect(follow(batch)).rejects.toMatchObject({ code: "not_found" });
 });
 
+test("an outage of a Redis that cannot come back ends it", async () => {
+  const error = new TurnqError("redis_unreachable", "gone");
+  const { signal } = new AbortController();
+  const lines = followBatch(batchOf([[error]]), { place: new Map(), signal, mayReturn: () => false });
+  await expect(lines.next()).rejects.toBe(error);
+});
+
 test("aborted during an outage it ends", async () => {
   const ended = new AbortController();
   ended.abort();

@@ -3,7 +3,7 @@ import pc from "picocolors";
 import { expect, test } from "vitest";
 import type { ResultLine } from "../../../src/batch/result-line.ts";
 import type { TurnRecord } from "../../../src/domain/turn-record.ts";
-import type { Usage } from "../../../src/domain/usage.ts";
+import { addUsage, type Usage } from "../../../src/domain/usage.ts";
 import { ResultCollector } from "../../../src/cli/result-collector.ts";
 import { harmless } from "../../../src/cli/harmless.ts";
 import { duration, percent, shortNumber, usageDetails, usageText } from "../../../src/cli/quantity-text.ts";
@@ -53,6 +53,27 @@ const ANSWERED = {
   startedAt: 1000,
   endedAt: 3000,
 } as const;
+
+test.each([
+  ["partial, its cost unknown", { known: "partial" }, "≥ $0.0000"],
+  ["unknown", { known: "unknown" }, "≥ $0.0000"],
+  ["reported with its cost", { known: "reported", costUsd: 0.01 }, "$0.0100"],
+  ["reported without a cost", { known: "reported" }, "12"],
+] as const)("wasted of an agent with a price: %s", (_, spent, cell) => {
+  const collector = new ResultCollector("b");
+  const wasted = spent.known === "unknown" ? { modelCalls: 0, toolCalls: 0 } : USAGE;
+  const [crashed, answered] = [
+    { ...wasted, ...spent },
+    { ...USAGE, costUsd: 0.5 },
+  ];
+  const attempts = [
+    { ...CRASHED, usage: crashed },
+    { ...ANSWERED, usage: answered },
+  ];
+  collector.accept(line("1", { usage: addUsage(crashed, answered), attempts }));
+  const table = summaryTable(collector.summary({ turns: 1, durationMs: 1 }), PLAIN);
+  expect(table.endsWith(` ${cell}`), table).toBe(true);
+});
 
 test("the table has a row for each agent and fits 80 columns", () => {
   const collector = new ResultCollector("b");
