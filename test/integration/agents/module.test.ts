@@ -151,7 +151,7 @@ describe("a module agent", () => {
       record: { status: "limit_reached", output: "stopped: max_steps" },
     });
     await place.run(spec, { request: { input: "late" } });
-    const next = await place.run(spec, { request: { input: "wait" }, limits: { timeoutMs: 3000, graceMs: 2900 } });
+    const next = await place.run(spec, { request: { input: "wait" }, limits: { timeoutMs: 8000, graceMs: 7900 } });
     expect(next.record).toMatchObject({ status: "stopped_early", output: "stopped: deadline" });
     expect(JSON.stringify(next.events)).not.toContain("late");
   });
