@@ -221,7 +221,9 @@ describe("what is wrong with an input is said before anything is stored", () => 
     );
     const { code, stderr } = await folder.run(["run", "other.jsonl", "--batch", "taken"]);
     expect(code).toBe(2);
-    expect(stderr).toContain("batch taken: 1 turn exists with other content: sample s2 of step (other input). Nothing");
+    expect(stderr).toContain(
+      "batch taken: 1 turn exists with other content: sample s2 of step (other input, target). Nothing",
+    );
     expect(jsonLines((await folder.run(["results", "taken"])).stdout)).toHaveLength(3);
     expect(await runsOf("taken")).toHaveLength(3);
   });
