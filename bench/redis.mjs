@@ -20,13 +20,23 @@ export async function startRedis() {
     [...flags, "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction"],
     { stdio: "ignore" },
   );
+  const clear = () => {
+    child.kill("SIGKILL");
+    rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+  };
+  // Also when the benchmark is broken off.
+  process.once("exit", clear);
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.once(signal, () => process.exit(130));
   const redis = new Redis(port, "127.0.0.1", { maxRetriesPerRequest: null, retryStrategy: () => 50 });
   redis.on("error", () => undefined);
   await redis.ping();
   return {
     url: `redis://127.0.0.1:${port}`,
     redis,
-    /** What the server has used: CPU in ms, memory in bytes, calls of scripts and of all commands sent to it. */
+    /**
+     * What the server has used: CPU in ms, memory in bytes; and what it has done: calls of scripts, commands (those inside
+     * scripts too), and reads from a socket, of which each may hold many commands.
+     */
     figures: async () => {
       const info = await redis.info();
       const number = (name) => Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)?.[1] ?? 0);
@@ -36,6 +46,8 @@ export async function startRedis() {
         cpuMs: (number("used_cpu_user") + number("used_cpu_sys")) * 1000,
         memory: number("used_memory"),
         scripts: scripts.reduce((sum, [, calls]) => sum + Number(calls), 0),
+        commands: number("total_commands_processed"),
+        reads: number("total_reads_processed"),
       };
     },
     clear: () => redis.flushall(),
@@ -44,7 +56,7 @@ export async function startRedis() {
       const gone = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGKILL");
       await gone;
-      rmSync(folder, { recursive: true, force: true });
+      clear();
     },
   };
 }

@@ -29,7 +29,7 @@ async function round(server, count) {
   const workers = [];
   const turns = [];
   for (let i = 0; i < count; i++) {
-    const child = spawn(process.execPath, [HOLD, server.url, "1"], { stdio: ["ignore", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [HOLD, server.url, "1"], { stdio: ["pipe", "pipe", "inherit"] });
     await once(child.stdout, "data");
     workers.push(child);
     const turn = await producer.submit({ agent: "hold", input: "x" });

@@ -1,4 +1,4 @@
-import type { Failure } from "../domain/failure.ts";
+import { failure, type Failure } from "../domain/failure.ts";
 import { messageOf } from "../domain/error.ts";
 import { toJson, type JsonObject } from "../domain/json.ts";
 import type { LimitsInput, RetryInput } from "../domain/limits.ts";
@@ -129,9 +129,12 @@ class FunctionAgent extends Agent<DefinedAgent> {
     };
     let whole = false;
     try {
-      const reply = replyOf(await this.config.run(callOf(this.init, turn, shouldStop)));
+      const answered = await this.config.run(callOf(this.init, turn, shouldStop));
+      const reply = replyOf(answered);
       whole = reply.stopped === false;
-      return reply;
+      const wrong = told === undefined && turn.collector.lastText() === "" ? wrongAnswer(answered) : undefined;
+      // No crash, which would be retried: the same function would answer the same again.
+      return wrong === undefined ? reply : { failure: failure("agent_error", wrong) };
     } finally {
       // Told to stop and ended since: whatever it answered or threw, it stopped.
       if (told !== undefined && !whole) this.markStopped(told);
@@ -148,6 +151,22 @@ function replyOf(answered: unknown): AgentReply {
     return { ...(output === undefined ? {} : { output: textOfValue(output) }), failure, messages, stopped };
   } catch (thrown) {
     return { output: `[unreadable: ${messageOf(thrown)}]` };
+  }
+}
+
+const REPLY_KEYS: readonly (keyof AgentReply)[] = ["output", "failure", "messages", "stopped"];
+
+/** What is said of an object that is no reply; undefined for whatever else was answered. */
+function wrongAnswer(answered: unknown): string | undefined {
+  if (typeof answered !== "object" || answered === null) return undefined;
+  try {
+    if (REPLY_KEYS.some((key) => key in answered)) return undefined;
+    const keys = Object.keys(answered).slice(0, 5).join(", ");
+    const what = Array.isArray(answered) ? "a list" : keys === "" ? "an empty object" : `an object of ${keys}`;
+    return `the agent's answer must be text, or an object with the text as "output"; it was ${what}`;
+  } catch {
+    // What cannot even be looked at is told of in the reply.
+    return undefined;
   }
 }
 

@@ -21,17 +21,30 @@ export async function* csvEntries(
   flat: boolean,
 ): AsyncGenerator<CsvEntry, void, undefined> {
   const bad: CsvEntry[] = [];
-  const text = Readable.from(utf8Text(source));
+  const read = { line: 0, badLine: 0, tooLong: false };
+  const text = Readable.from(utf8Text(source, read));
   const rows = text.pipe(
     parse({
       bom: true,
-      columns: headerOf,
+      columns: (names: readonly string[]) => {
+        read.line = names.join("").split("\n").length;
+        return headerOf(names);
+      },
       info: true,
       skip_empty_lines: true,
       skip_records_with_error: true,
       max_record_size: LINE_MAX_BYTES,
+      on_record: (row: { readonly info: Info }) => {
+        read.line = row.info.lines;
+        return row;
+      },
       on_skip: (error: CsvError | undefined) => {
-        bad.push({ number: Number(error?.lines ?? 1), problem: messageOf(error?.message ?? "cannot be read") });
+        // The parser tells of a row for each fault in it; after one that is too long it has lost its place.
+        const line = Number(error?.lines ?? read.line + 1);
+        if (!read.tooLong && line !== read.badLine) bad.push(badRow(error, read.line + 1));
+        read.badLine = line;
+        read.line = Math.max(read.line, line);
+        read.tooLong ||= error?.code === "CSV_MAX_RECORD_SIZE";
         return undefined;
       },
     }),
@@ -55,21 +68,43 @@ export async function* csvEntries(
 
 class BadText extends Error {}
 
-async function* utf8Text(source: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+const TOO_LONG = "the row is longer than 8 MB (is a quote of it never closed?); nothing after it was read";
+
+/** `startsOn` is the line on which the row starts, or an earlier one where blank lines are before it. */
+function badRow(error: CsvError | undefined, startsOn: number): CsvEntry {
+  switch (error?.code) {
+    case "CSV_MAX_RECORD_SIZE":
+      return { number: startsOn, problem: TOO_LONG };
+    case "CSV_QUOTE_NOT_CLOSED":
+      return { number: startsOn, problem: "the row has a quote that is never closed" };
+    default:
+      return { number: Number(error?.lines ?? startsOn), problem: messageOf(error?.message ?? "cannot be read") };
+  }
+}
+
+async function* utf8Text(
+  source: AsyncIterable<Uint8Array>,
+  read: { readonly tooLong: boolean },
+): AsyncGenerator<string> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   try {
-    for await (const chunk of source) yield decoder.decode(chunk, { stream: true });
+    for await (const chunk of source) {
+      if (read.tooLong) return;
+      yield decoder.decode(chunk, { stream: true });
+    }
     yield decoder.decode();
   } catch (error) {
     throw error instanceof TypeError ? new BadText("the file is not valid UTF-8", { cause: error }) : error;
   }
 }
 
-/** Throws {@link BadText} for a header that names a column twice or not at all. */
+/** Throws {@link BadText} for a header that names a column twice, not at all, or as no column can be named. */
 function headerOf(names: readonly string[]): string[] {
   const clean = names.map((name) => name.trim());
   const twice = clean.find((name, i) => clean.indexOf(name) < i);
   if (twice !== undefined) throw new BadText(`the header has the column "${twice}" twice`);
+  // An object that a parser builds cell by cell cannot have it.
+  if (clean.includes("__proto__")) throw new BadText('a column cannot be named "__proto__"');
   if (clean.includes("")) throw new BadText("the header has a column without a name");
   return clean;
 }

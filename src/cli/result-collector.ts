@@ -49,6 +49,11 @@ export class ResultCollector {
     return this.#taken.get(turn) === generation;
   }
 
+  /** Cells that were taken. */
+  get count(): number {
+    return this.#taken.size;
+  }
+
   /** The turn that is most worth a look: one that crashed and went on, else one that failed. */
   get worthALook(): string | undefined {
     return this.#crashed ?? this.#failed ?? this.#any;

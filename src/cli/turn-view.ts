@@ -56,7 +56,8 @@ export function turnText(story: TurnStory, colors: Colors): string {
   ].join("\n");
 }
 
-function head({ row, request, shown }: TurnStory, colors: Colors): string[] {
+function head(story: TurnStory, colors: Colors): string[] {
+  const { row, request, shown } = story;
   const cell = request.batch;
   const state = row.state === "settled" ? `settled: ${row.outcome ?? "unknown"}` : row.state;
   return [
@@ -65,8 +66,22 @@ function head({ row, request, shown }: TurnStory, colors: Colors): string[] {
     ...(cell === undefined ? [] : [`batch ${cell.id}, sample ${cell.sample}, epoch ${cell.epoch}`]),
     ...(row.session === undefined ? [] : [`session ${row.session}`]),
     `submitted ${time(row.submittedAt)}`,
+    ...cancelLines(story),
     "input",
     block(typeof request.input === "string" ? request.input : textOf(request.input)),
+  ];
+}
+
+/** How far a cancel is; of an earlier generation nothing is known. */
+function cancelLines({ row, shown }: TurnStory): string[] {
+  const { cancel } = row;
+  if (cancel === undefined || shown !== row.generation) return [];
+  const { reason, by, requestedAt, stoppingAt, killedAt } = cancel;
+  const who = by === undefined ? "" : ` by ${by}`;
+  return [
+    harmless(cutText(`cancel requested ${time(requestedAt)}${who}: ${reason}`, TEXT_MAX)).replaceAll("\n", " "),
+    ...(stoppingAt === undefined ? [] : [`  told to stop ${time(stoppingAt)}`]),
+    ...(killedAt === undefined ? [] : [`  killed ${time(killedAt)}`]),
   ];
 }
 

@@ -292,10 +292,13 @@ class RedisLaneLedger implements LaneLedger {
     );
   }
 
-  /** A turn that has left the state since is looked for by its instant. */
+  /** Where a turn that has left the state since would be: ties are in the order of their names. */
   async #rankBehind(key: string, { turn, at }: StatePlace): Promise<number> {
     const rank = await this.#redis.zrevrank(key, turn);
-    return rank === null ? await this.#redis.zcount(key, at, "+inf") : rank + 1;
+    if (rank !== null) return rank + 1;
+    const later = await this.#redis.zcount(key, `(${at}`, "+inf");
+    const same = await this.#redis.zrange(key, String(at), String(at), "BYSCORE");
+    return later + same.filter((other) => other > turn).length;
   }
 
   async batches(limit: number): Promise<readonly BatchPlaced[]> {

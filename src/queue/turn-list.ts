@@ -12,6 +12,8 @@ export interface TurnFilter {
   readonly agent?: string | undefined;
   readonly state?: TurnState | undefined;
   readonly outcome?: Outcome | undefined;
+  /** At most so many; all unless given. */
+  readonly limit?: number | undefined;
 }
 
 const PAGE = 100;
@@ -23,8 +25,14 @@ const ORDER: readonly TurnState[] = ["running", "stopping", "waiting", "delayed"
  * come into a state first. Read page by page as they are asked for: a turn that changes meanwhile may come twice or not.
  */
 export async function* listTurns(lanes: LaneSet, filter: TurnFilter): AsyncGenerator<TurnRow> {
+  let left = filter.limit ?? Number.POSITIVE_INFINITY;
+  if (left <= 0) return;
   for await (const rows of pagesOf(lanes, filter)) {
-    for (const row of rows) if (isWanted(row, filter)) yield row;
+    for (const row of rows) {
+      if (!isWanted(row, filter)) continue;
+      yield row;
+      if (--left <= 0) return;
+    }
   }
 }
 

@@ -1,9 +1,11 @@
 import type { Redis } from "ioredis";
+import { v7 as uuidv7 } from "uuid";
 import { z } from "zod";
 import { STORE_KEYS } from "../ledger/keys.ts";
 
 /** A worker as it says of itself. */
 export const WorkerInfo = z.object({
+  /** Its process's; workers of one process share it. */
   worker: z.string(),
   agents: z.array(z.string()),
   lanes: z.array(z.string()),
@@ -32,9 +34,11 @@ export class WorkerRegistry {
 
   /** Tells again and again that a worker is here. The answer ends that, and takes it off the list. Neither throws. */
   keep(info: () => Omit<WorkerInfo, "at">): () => Promise<void> {
+    // Workers of one process have one id.
+    const entry = uuidv7();
     const tell = async (): Promise<void> => {
       const told = info();
-      await this.#redis.hset(STORE_KEYS.workers, told.worker, JSON.stringify({ ...told, at: Date.now() }));
+      await this.#redis.hset(STORE_KEYS.workers, entry, JSON.stringify({ ...told, at: Date.now() }));
     };
     // While Redis is away nobody can look at the list either.
     const quietly = (): void => void tell().catch(() => undefined);
@@ -43,7 +47,7 @@ export class WorkerRegistry {
     timer.unref();
     return async () => {
       clearInterval(timer);
-      await this.#redis.hdel(STORE_KEYS.workers, info().worker).catch(() => undefined);
+      await this.#redis.hdel(STORE_KEYS.workers, entry).catch(() => undefined);
     };
   }
 
@@ -52,10 +56,10 @@ export class WorkerRegistry {
     const all = await this.#redis.hgetall(STORE_KEYS.workers);
     const here: WorkerInfo[] = [];
     const gone: string[] = [];
-    for (const [worker, json] of Object.entries(all)) {
+    for (const [entry, json] of Object.entries(all)) {
       const info = infoOf(json);
       if (info !== undefined && now - info.at < GONE_MS) here.push(info);
-      else gone.push(worker);
+      else gone.push(entry);
     }
     if (gone.length > 0) await this.#redis.hdel(STORE_KEYS.workers, ...gone);
     return here.toSorted((a, b) => a.startedAt - b.startedAt);

@@ -192,6 +192,8 @@ class ServedModel {
       await write(piece);
     }
     if (answer.cutAfter !== undefined) {
+      // What was written goes out first: it is an answer that breaks off, not one that never began.
+      await new Promise((resolve) => outgoing.write("\n", resolve));
       outgoing.destroy();
       return;
     }

@@ -31,7 +31,7 @@ async function folder(name = "redis"): Promise<string> {
       redis.disconnect();
       kill(pid);
     }
-    await rm(parent, { recursive: true, force: true });
+    await rm(parent, { recursive: true, force: true, maxRetries: 10 });
   });
   return dir;
 }

@@ -1,9 +1,10 @@
-import { streamText, type TextStreamPart, type ToolSet } from "ai";
+import { streamText } from "ai";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
 import { messageOf } from "../../domain/error.ts";
 import { failure } from "../../domain/failure.ts";
 import { toJson } from "../../domain/json.ts";
 import { addUsage, totalTokens, type Usage } from "../../domain/usage.ts";
+import { answerParts, type AnswerPart } from "./answer-parts.ts";
 import { callFailure } from "./call-failure.ts";
 import { REFUSED_CALL, usageOfCall } from "./call-usage.ts";
 import type { ChatConfig, Price } from "./chat-config.ts";
@@ -26,8 +27,6 @@ export interface CallsSetup {
   /** What must not be in any message. */
   readonly secrets: readonly string[];
 }
-
-type Chunk = TextStreamPart<ToolSet>;
 
 /** What the model is told of a call that the token limit cut: it was not run. */
 const CUT_CALL = "[not run: the token limit cut the answer]";
@@ -74,8 +73,8 @@ export class ChatCalls {
     }
   }
 
-  #start(): AsyncIterable<Chunk> {
-    return streamText({
+  #start(): AsyncIterator<AnswerPart> {
+    const result = streamText({
       ...this.#request.settings,
       abortSignal: AbortSignal.any([this.#turn.signal, this.#givenUp.signal]),
       maxRetries: 0,
@@ -88,7 +87,8 @@ export class ChatCalls {
       stopWhen: ({ steps }) => this.#mayEnd(steps.length, steps.at(-1)?.finishReason),
       // Errors come as parts of the stream; by default the SDK would print them.
       onError: () => undefined,
-    }).fullStream;
+    });
+    return answerParts(result);
   }
 
   /** The one place between a step and the next: nothing is called that the ledger does not know of. */
@@ -112,8 +112,7 @@ export class ChatCalls {
     return this.#stopped || finishReason === "length";
   }
 
-  async #read(stream: AsyncIterable<Chunk>): Promise<void> {
-    const parts = stream[Symbol.asyncIterator]();
+  async #read(parts: AsyncIterator<AnswerPart>): Promise<void> {
     try {
       for (;;) {
         const next = await parts.next().catch((error: unknown) => Promise.reject(this.#failed(error)));
@@ -132,7 +131,7 @@ export class ChatCalls {
     }
   }
 
-  #take(part: Chunk): void {
+  #take(part: AnswerPart): void {
     switch (part.type) {
       case "start-step":
         this.#answering = true;
@@ -185,7 +184,7 @@ export class ChatCalls {
     this.#turn.emit({ type: "tool_end", id, status, result: toJson(result) });
   }
 
-  #endStep({ usage, finishReason }: Extract<Chunk, { type: "finish-step" }>): void {
+  #endStep({ usage, finishReason }: Extract<AnswerPart, { type: "finish-step" }>): void {
     const { chat, price } = this.#setup;
     const spent = usageOfCall(usage, price);
     this.#book(spent);

@@ -12,8 +12,22 @@ export type ModelSource = (model: string) => Model;
 /** Where Anthropic is. Without it the SDK would look into the environment, which is not ours to read. */
 const ANTHROPIC_URL = "https://api.anthropic.com/v1";
 
+/** How many models of one provider are kept: turns may name their own. */
+const KEPT_MODELS = 20;
+
 /** The provider of a config; `apiKey` is the key itself. */
 export function modelSource(config: ChatConfig, apiKey: string | undefined): ModelSource {
+  const source = newModels(config, apiKey);
+  // A model holds the schemas of its answers, which are as large as all else that a turn holds.
+  const kept = new Map<string, Model>();
+  return (name) => {
+    const model = kept.get(name) ?? source(name);
+    if (kept.size < KEPT_MODELS) kept.set(name, model);
+    return model;
+  };
+}
+
+function newModels(config: ChatConfig, apiKey: string | undefined): ModelSource {
   const { provider, baseUrl, headers } = config;
   const common = { fetch: modelFetch, ...(headers === undefined ? {} : { headers }) };
   switch (provider) {
@@ -44,17 +58,24 @@ export function withoutConsole(model: Model, onWarning: (text: string) => void):
     specificationVersion: "v3",
     wrapStream: async ({ doStream }) => {
       const { stream, ...rest } = await doStream();
-      const quiet = new TransformStream<StreamPart, StreamPart>({
-        transform(part, controller) {
-          if (part.type !== "stream-start") return controller.enqueue(part);
-          for (const warning of part.warnings) onWarning(textOfWarning(warning));
-          controller.enqueue({ ...part, warnings: [] });
-        },
-      });
-      return { ...rest, stream: stream.pipeThrough(quiet) };
+      const reader = stream.getReader();
+      const { value: first } = await reader.read();
+      reader.releaseLock();
+      // Left out, and not replaced: one more stream around each answer would cost as much as the answer.
+      if (first?.type === "stream-start") for (const warning of first.warnings) onWarning(textOfWarning(warning));
+      return { ...rest, stream: first === undefined || first.type === "stream-start" ? stream : behind(first, stream) };
     },
   };
   return wrapLanguageModel({ model, middleware });
+}
+
+/** A stream with the part in front of it again. */
+function behind(first: StreamPart, stream: ReadableStream<StreamPart>): ReadableStream<StreamPart> {
+  async function* parts(): AsyncGenerator<StreamPart> {
+    yield first;
+    yield* stream;
+  }
+  return ReadableStream.from(parts());
 }
 
 type WrapStream = NonNullable<LanguageModelMiddleware["wrapStream"]>;

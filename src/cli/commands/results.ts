@@ -1,6 +1,7 @@
 import { Option, type Command } from "commander";
 import { resolve } from "node:path";
 import type { ResultLine } from "../../batch/result-line.ts";
+import { TurnqError } from "../../domain/error.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
@@ -15,6 +16,7 @@ interface ResultsOptions {
   readonly messages?: boolean | undefined;
   readonly out?: string | undefined;
   readonly config?: string | undefined;
+  readonly json?: boolean | undefined;
   readonly quiet?: boolean | undefined;
 }
 
@@ -28,6 +30,7 @@ export function addResults(program: Command, act: (batch: string, options: Resul
     .addOption(OPTIONS.messages())
     .addOption(OPTIONS.out())
     .addOption(OPTIONS.config())
+    .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())
     .addHelpText(
       "after",
@@ -43,6 +46,11 @@ Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run t
 /** Prints or writes the result lines. */
 export async function results(context: CommandContext, id: string, options: ResultsOptions): Promise<number> {
   const { output, lines, cwd } = context;
+  if (options.json === true && options.format === "csv" && options.out === undefined) {
+    throw new TurnqError("invalid_request", "with --json nothing but JSON goes to stdout, and CSV is none.", {
+      hint: "Add --out FILE, or leave one of --json and --format csv out.",
+    });
+  }
   await refuseToOverwrite(cwd, options.out);
   const store = await openStore(context, options);
   try {
@@ -60,8 +68,11 @@ export async function results(context: CommandContext, id: string, options: Resu
         await sink.put(line);
       }
     } else sink = await fileSink(resolve(cwd, options.out), settledLines, options.format);
-    await upToDate(collector, sink, read);
+    const { count } = await upToDate(collector, sink, read);
     await sink.close();
+    if (options.json === true && options.out !== undefined) {
+      await output.object({ type: "results", batch: id, out: options.out, turns, results: count });
+    }
     if (options.quiet === true) return EXIT.ok;
     const { settled } = states;
     if (settled < turns)

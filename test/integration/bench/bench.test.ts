@@ -1,10 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { machineTable } from "../../../src/process/process-table.ts";
+import { isAlive, until } from "../process/machine.ts";
 
 const MAIN = fileURLToPath(new URL("../../../bench/main.mjs", import.meta.url));
 
@@ -42,6 +44,28 @@ test("the benchmark runs each of its parts, small, and writes what it found", as
       "memory with 300 turns in flight",
     ]);
     for (const { turnq } of rows) expect(turnq).toBeGreaterThan(0);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("broken off, it leaves no process and no folder", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "turnq-bench-test-"));
+  try {
+    const env = { ...process.env, TMPDIR: folder };
+    const child = spawn(process.execPath, [MAIN, "--only", "takeover"], { env, stdio: "ignore" });
+    const gone = once(child, "exit");
+    const children = (): number[] =>
+      machineTable
+        .list()
+        .filter(({ ppid }) => ppid === child.pid)
+        .map(({ pid }) => pid);
+    await until("the server and the first worker that is to be killed are there", () => children().length > 1);
+    const started = children();
+    child.kill("SIGTERM");
+    await gone;
+    await until("all that it started has ended", () => !started.some(isAlive));
+    expect(readdirSync(folder)).toEqual([]);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,5 +1,7 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { jsonLines, samplesOf, stepFolder, turnsFile, until, type CliFolder } from "./cli-folder.ts";
+import { jsonLines, samplesOf, stepFolder, turnsFile, until, type CliFolder, type Command } from "./cli-folder.ts";
 
 let folder: CliFolder;
 beforeAll(async () => {
@@ -73,8 +75,12 @@ describe("on a batch that has ended", () => {
     const [head, ...rows] = (await ok("results", "odd", "--format", "csv")).split("\n");
     expect(head).toMatch(/^turn,batch,sample,epoch,agent,status,ok,passed,score,output,/);
     expect(rows.join("\n")).toContain(`odd:o:odd:1,odd,o,1,odd,completed,true,,,"'=1+1, ""x""\nsecond line",,`);
-    await ok("results", "odd", "--format", "csv", "--out", "odd.csv");
+    const told = await ok("results", "odd", "--format", "csv", "--out", "odd.csv", "--json");
+    expect(jsonLines(told)).toEqual([{ type: "results", batch: "odd", out: "odd.csv", turns: 1, results: 1 }]);
     expect(await folder.read("odd.csv")).toBe([head, ...rows].join("\n"));
+    const refused = await folder.run(["results", "odd", "--format", "csv", "--json"]);
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining("nothing but JSON")]);
+    expect(await ok("results", "odd", "--json")).toBe(await ok("results", "odd"));
   });
 
   test("retry runs again what is asked for: missed, failed, one turn; cancelled ones after a cancel", async () => {
@@ -106,6 +112,51 @@ test("cancel from another process ends a batch that runs: what runs stops within
   const results = jsonLines(stdout).filter(({ type }) => type === "result");
   expect(samplesOf(results)).toEqual(["1", "2", "3"]);
   for (const result of results) expect(result).toMatchObject({ status: "cancelled", error: "wrong prompt" });
+});
+
+describe("a batch that runs elsewhere", () => {
+  let run: Command;
+  beforeAll(async () => {
+    await folder.write("held.jsonl", turnsFile(["1", "2"].map((id) => ({ id, input: "wait" }))));
+    run = folder.start(["run", "held.jsonl", "--batch", "held", "--agent", "step", "--concurrency", "1", "--json"]);
+    await until("a turn that runs", async () => (await folder.read("runs.log")).includes("held:1:step:1"));
+  });
+  afterAll(async () => {
+    await rm(join(folder.dir, "go"), { force: true });
+  });
+
+  test("Ctrl-C ends the watching only: exit 130, and the batch goes on", async () => {
+    const watch = folder.start(["watch", "held", "--json"]);
+    await until("progress", () => watch.stdout.includes('"type":"progress"'));
+    watch.signal("SIGINT");
+    const { code, stdout } = await watch.ended;
+    expect(code).toBe(130);
+    expect(jsonLines(stdout).at(-1)).toMatchObject({ type: "batch", turns: 2, settled: 0 });
+    expect(run.child.exitCode).toBeNull();
+  });
+
+  test("results that are not all there yet: those that are, and what to type", async () => {
+    const { code, stdout, stderr } = await folder.run(["results", "held"]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "" });
+    expect(stderr).toContain("0 of 2 turns are settled");
+  });
+
+  test("watch and events --follow go along until the end, a turn that is told to stop shows its phases", async () => {
+    const watch = folder.start(["watch", "held"]);
+    const events = folder.start(["events", "held:1:step:1", "--follow", "--json"]);
+    await until("an event of the running attempt", () => events.stdout.includes('"half"'));
+    expect(await ok("cancel", "held:1:step:1", "--reason", "not this one")).toContain("told to stop");
+    expect((await events.ended).code).toBe(0);
+    expect(jsonLines(events.stdout).at(-1)).toMatchObject({ type: "turn_completed" });
+    const story = await ok("show", "held:1:step:1");
+    expect(story).toMatch(/^cancel requested \S+ by turnq cancel: not this one\n {2}told to stop \S+$/m);
+    await folder.write("go", "");
+    expect((await run.ended).code).toBe(0);
+    expect(await watch.ended).toMatchObject({
+      code: 0,
+      stdout: "batch held: 2 of 2 settled: 1 ok, 0 failed, 1 cancelled, 0 expired\n",
+    });
+  });
 });
 
 test("agents lists the configured and the built-in ones, and says what cannot run", async () => {

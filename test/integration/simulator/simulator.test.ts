@@ -80,8 +80,10 @@ describe("faults", () => {
 
   test("a cut breaks the stream off, and what was generated is billed", async () => {
     const simulator = await simulate({ faults: { cut: 1 } });
+    const stream = await ask(simulator, STREAM);
+    expect(stream.status).toBe(200);
+    await expect(stream.text()).rejects.toThrow();
     const text = async (more: object): Promise<string> => (await ask(simulator, more)).text();
-    await expect(text(STREAM)).rejects.toThrow();
     await expect(text({})).rejects.toThrow();
     const served = simulator.served();
     expect(served.usage.inputTokens).toBe(8);

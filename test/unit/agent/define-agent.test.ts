@@ -94,6 +94,32 @@ describe("defineAgent", () => {
     expect(record.output).toBe("4");
   });
 
+  it.each([
+    ["an object of answer, confidence", { answer: 42, confidence: 1 }],
+    ["an empty object", {}],
+    ["a list", ["42"]],
+  ])("an answer that is %s instead of text fails at once, and says that it must be text", async (what, answer) => {
+    const { record } = await run(({ emit }) => {
+      emit.usage({ outputTokens: 2 });
+      return answer as never;
+    });
+    expect(record).toMatchObject({
+      status: "failed",
+      crashed: false,
+      usage: { outputTokens: 2 },
+      failure: { code: "agent_error", retryable: false, message: expect.stringContaining("must be text") as string },
+    });
+    expect(record.failure?.message).toContain(what);
+  });
+
+  it("an object beside what was already said is no failure: the text is the answer", async () => {
+    const { record } = await run(({ emit }) => {
+      emit.text("said");
+      return { id: "msg_1" } as never;
+    });
+    expect(record).toMatchObject({ status: "completed", output: "said" });
+  });
+
   it("a function that never asks can say so, and limits that need it are refused", () => {
     const deaf = specOf(defineAgent("deaf", () => "x", { cooperativeStop: false }));
     expect(unsupportedLimits(deaf.abilities, { maxSteps: 3, maxTokens: 5 })).toMatch(

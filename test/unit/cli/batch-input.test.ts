@@ -62,7 +62,9 @@ test("a conflict is found wherever it stands, before anything is stored", async 
   const check = checkTurns(turnq, input, cells, new AbortController().signal);
   await expect(check).rejects.toMatchObject({
     code: "batch_conflict",
-    message: expect.stringContaining("1 turn exists with other content: sample 249 of a (other input, target)") as string,
+    message: expect.stringContaining(
+      "1 turn exists with other content: sample 249 of a (other input, target)",
+    ) as string,
     details: { turns: ["b:249:a:1"], count: 1 },
   });
   expect(stored).toEqual([]);
