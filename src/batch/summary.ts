@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { cutText } from "../domain/text.ts";
 import { outcomeOf } from "../domain/turn-result.ts";
 import { isCrashed } from "../domain/turn-record.ts";
 import { NO_USAGE, Usage, addUsage } from "../domain/usage.ts";
@@ -20,6 +21,8 @@ const tally = {
   crashedAttempts: count,
   usage: Usage,
   wastedUsage: Usage,
+  /** Turns that failed or expired, by the failure's code, each with what the first of them said. */
+  failures: z.record(z.string(), z.object({ turns: count, first: z.string(), message: z.string() })),
 };
 
 /** One agent's share of a batch. `turns` are its settled ones; `durationMs` is the sum of their durations. */
@@ -47,6 +50,8 @@ export const Summary = z.object({
   batch: z.string(),
   turns: count,
   settled: count,
+  /** Turns that retention has removed, which no other count of turns holds; absent when there are none. The batch's attempts and usage hold theirs. */
+  retired: count.optional(),
   ...tally,
   /** Of the run that tells it; else from the first start to the last end. */
   durationMs: z.number().nonnegative(),
@@ -60,6 +65,8 @@ export type Summary = z.infer<typeof Summary>;
 export interface SummaryFacts {
   /** How many turns the batch has. */
   readonly turns: number;
+  /** Turns among them that retention has removed. */
+  readonly retired?: number | undefined;
   /** Of the run that tells it. */
   readonly durationMs?: number | undefined;
   /** The whole batch's spend as the ledger counts it; what the lines hold unless given. */
@@ -67,6 +74,9 @@ export interface SummaryFacts {
   /** The same by agent; needed where the lines do not hold all of it. */
   readonly spendByAgent?: ReadonlyMap<string, Spend> | undefined;
 }
+
+/** Of a failure's message, in characters. */
+const FAILURE_CHARS = 300;
 
 const NOTHING: Spend = { attempts: 0, crashedAttempts: 0, usage: NO_USAGE };
 
@@ -76,6 +86,7 @@ class Tally {
   durationMs = 0;
   readonly outcomes = { ok: 0, failed: 0, cancelled: 0, expired: 0 };
   readonly scores = { scored: 0, passed: 0 };
+  readonly #failures = new Map<string, { turns: number; readonly first: string; readonly message: string }>();
   #attempts = 0;
   #crashedAttempts = 0;
   // Undefined until the first line: unknown usage must not become partial by being added to nothing.
@@ -87,6 +98,7 @@ class Tally {
     this.turns += 1;
     this.durationMs += line.durationMs;
     this.outcomes[outcomeOf(line.status)] += 1;
+    this.#addFailure(line);
     if (line.score !== null) this.scores.scored += 1;
     if (line.score?.passed === true) this.scores.passed += 1;
     this.#attempts += line.attempts.length;
@@ -97,6 +109,18 @@ class Tally {
     if (answer === undefined) return;
     const { attempts, usage } = this.#answers ?? { attempts: 0, usage: undefined };
     this.#answers = { attempts: attempts + 1, crashedAttempts: 0, usage: sumOf(usage, answer.usage) };
+  }
+
+  #addFailure({ status, failure, error, turn }: ResultLine): void {
+    const outcome = outcomeOf(status);
+    if (outcome !== "failed" && outcome !== "expired") return;
+    const code = failure?.code ?? status;
+    const same = this.#failures.get(code);
+    if (same !== undefined) same.turns += 1;
+    else {
+      const message = cutText(failure?.message ?? error ?? "", FAILURE_CHARS);
+      this.#failures.set(code, { turns: 1, first: turn, message });
+    }
   }
 
   /** The spend that the lines hold. */
@@ -111,7 +135,8 @@ class Tally {
   sums(spend: Spend = this.spend): z.infer<z.ZodObject<typeof tally>> {
     const { attempts, crashedAttempts, usage } = spend;
     const wastedUsage = wastedOf(spend, this.#answers ?? NOTHING);
-    return { ...this.outcomes, ...this.scores, attempts, crashedAttempts, usage: { ...usage }, wastedUsage };
+    const failures = Object.fromEntries([...this.#failures].toSorted(([, a], [, b]) => b.turns - a.turns));
+    return { ...this.outcomes, ...this.scores, attempts, crashedAttempts, usage: { ...usage }, wastedUsage, failures };
   }
 }
 
@@ -160,7 +185,8 @@ export class SummaryFold {
     return {
       type: "summary",
       batch: this.#batch,
-      turns: facts.turns,
+      turns: facts.turns - (facts.retired ?? 0),
+      ...(facts.retired === undefined || facts.retired === 0 ? {} : { retired: facts.retired }),
       settled: this.#all.turns,
       ...this.#all.sums(facts.spend),
       durationMs: facts.durationMs ?? between,

@@ -135,8 +135,9 @@ async function checkConflicts(
   const named = await Promise.all(
     first.map(async (request) => {
       const { sample, epoch } = request.batch;
-      const fields = (await turnq.difference(request)).join(", ");
-      return `sample ${sample} of ${request.agent}${cells.epochs === 1 ? "" : `, epoch ${epoch}`} (other ${fields})`;
+      const fields = await turnq.difference(request);
+      const what = fields.length === 0 ? "" : ` (other ${fields.join(", ")})`;
+      return `sample ${sample} of ${request.agent}${cells.epochs === 1 ? "" : `, epoch ${epoch}`}${what}`;
     }),
   );
   const more = taken > first.length ? ` and ${taken - first.length} more` : "";
@@ -177,6 +178,11 @@ export async function storeTurns(
   let added = 0;
   let duplicates = 0;
   const agents = new Set<string>();
+  const changedMeanwhile = (cause?: unknown): TurnqError =>
+    changedInput(
+      `Turns of it that batch ${cells.batch} has now: ${added + duplicates}, as they were read. Look at them before you go on with it.`,
+      cause,
+    );
   const requests = async function* (): AsyncGenerator<CellRequest> {
     for await (const request of requestsOf(input.open, cells)) {
       if (options.signal.aborted) return;
@@ -197,9 +203,4 @@ export async function storeTurns(
   }
   if (!options.signal.aborted && (await input.changed())) throw changedMeanwhile();
   return { added, duplicates, agents, complete: !options.signal.aborted };
-
-  function changedMeanwhile(cause?: unknown): TurnqError {
-    const what = `${counted(added + duplicates, "turn")} of it ${added + duplicates === 1 ? "is" : "are"} stored in batch ${cells.batch}`;
-    return changedInput(`${what}, as they were read. See what they are before you go on with it.`, cause);
-  }
 }

@@ -1,8 +1,13 @@
 import type { AgentSummary, Summary } from "../batch/summary.ts";
 import type { Colors } from "./output.ts";
+import { harmless } from "./harmless.ts";
 import { plainTable } from "./plain-table.ts";
+import { cutText } from "../domain/text.ts";
 import { totalTokens } from "../domain/usage.ts";
 import { costText, counted, duration, percent, tokensText, usageText } from "./quantity-text.ts";
+
+/** Of a failure's message, in characters. */
+const REASON_CHARS = 160;
 
 const HEAD = ["agent", "turns", "ok", "failed", "passed (95 %)", "attempts", "crashed", "tokens", "cost", "wasted"];
 
@@ -45,6 +50,14 @@ export function passedText(agent: Pick<AgentSummary, "passed" | "scored" | "pass
   return `${passed}/${scored} ${percent(passRate)} [${low}, ${high}]`;
 }
 
+/** Why turns failed: a line for each code, the most frequent first. */
+export function failureLines({ failures }: Summary): string[] {
+  return Object.entries(failures).map(([code, { turns, first, message }]) => {
+    const said = harmless(message).replaceAll(/\s+/g, " ").trim();
+    return `${counted(turns, "turn")} ${code}, first ${first}${said === "" ? "" : `: ${cutText(said, REASON_CHARS)}`}`;
+  });
+}
+
 /** What the batch came to, in one line. */
 export function summaryLine(summary: Summary): string {
   const { turns, settled, ok, failed, cancelled, expired } = summary;
@@ -52,6 +65,7 @@ export function summaryLine(summary: Summary): string {
     ...(cancelled === 0 ? [] : [`${cancelled} cancelled`]),
     ...(expired === 0 ? [] : [`${expired} expired`]),
     ...(settled === turns ? [] : [`${turns - settled} not settled`]),
+    ...(summary.retired === undefined ? [] : [`${summary.retired} more removed by retention`]),
   ];
   const parts = [`${ok} ok`, `${failed} failed`, ...other];
   return `${counted(turns, "turn")} in ${duration(summary.durationMs)}: ${parts.join(", ")}; usage ${usageText(summary.usage)}`;

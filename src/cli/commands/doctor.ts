@@ -9,6 +9,7 @@ import { findRedisServer, packageRoot } from "../../redis/binary.ts";
 import { connect, whenReady } from "../../redis/connection.ts";
 import { checkRedis, type RedisCheck } from "../../redis/doctor.ts";
 import { withoutPasswords } from "../../telemetry/passwords.ts";
+import { checkAgents } from "../check-agents.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { CONNECT_WITHIN_MS, entriesOf, placeRedis } from "../open-store.ts";
@@ -29,7 +30,7 @@ export function addDoctor(program: Command, act: (options: DoctorOptions) => Pro
   program
     .command("doctor")
     .description(
-      "Checks Node, redis-server, the Redis that would be used and the configuration. Exits 1 when something is wrong.",
+      "Checks Node, redis-server, the Redis that would be used, the configuration and whether its agents can run. Exits 1 when something is wrong.",
     )
     .option("--fix", "fetch a redis-server when there is none")
     .addOption(OPTIONS.config())
@@ -56,6 +57,8 @@ export async function doctor(context: CommandContext, options: DoctorOptions): P
     await checkConfig(context, options.config),
     ...(await checkStore(context)),
   ];
+  if (checks.every(({ ok, severity }) => ok || severity === "warning"))
+    checks.push(...(await checkAgents(context, options.config)));
   for (const check of checks) await tell(context, check, options.json === true);
   const broken = checks.filter(({ ok, severity }) => !ok && severity === "error").length;
   if (options.quiet !== true) {

@@ -55,7 +55,7 @@ export async function results(context: CommandContext, id: string, options: Resu
   const store = await openStore(context, options);
   try {
     const batch = store.turnq.batch(id);
-    const { turns, states, outcomes } = await batch.progress();
+    const { turns, states, outcomes, retired = 0 } = await batch.progress();
     const { messages } = options;
     const read = (): AsyncIterable<ResultLine> => batch.results({ messages });
     const collector = new ResultCollector(id);
@@ -75,6 +75,7 @@ export async function results(context: CommandContext, id: string, options: Resu
     }
     if (options.quiet === true) return EXIT.ok;
     const { settled } = states;
+    if (retired > 0) output.note(`the results of ${counted(retired, "turn")} are gone: retention has removed them`);
     if (settled < turns)
       output.note(
         `${settled} of ${counted(turns, "turn")} are settled; the others follow when they are run: ${lines.of("work")}`,

@@ -2,7 +2,6 @@ import type { Command } from "commander";
 import { join, resolve } from "node:path";
 import type { InputReport } from "../../batch/input.ts";
 import type { ReadableInput } from "../../batch/spool.ts";
-import type { Summary } from "../../batch/summary.ts";
 import type { Batch } from "../../batch-handle.ts";
 import type { BatchPlace } from "../../queue/batch-view.ts";
 import type { WorkerHandle } from "../../turnq.ts";
@@ -29,8 +28,8 @@ import { progressStyle, showProgress } from "../progress-view.ts";
 import { counted } from "../quantity-text.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 import { resultsPath } from "../results-path.ts";
+import { tellSummary, verdict } from "../run-report.ts";
 import { startSimulation, type Simulation } from "../simulation.ts";
-import { summaryLine, summaryTable } from "../summary-view.ts";
 import type { ModelSettingsInput } from "../../simulator/model-settings.ts";
 import { newBatchId } from "../type-next.ts";
 
@@ -164,12 +163,15 @@ class Run {
 
   /** The agents of turns that are in the batch already and not in this input, as with `--limit`: it is done when they are. */
   async #otherAgents(given: number): Promise<ReadonlySet<string>> {
-    const { turns } = await this.#batch.progress();
+    const { turns, retired = 0 } = await this.#batch.progress();
     const agents = new Set<string>();
-    if (turns <= given) return agents;
-    this.#hint(
-      `${counted(turns - given, "turn")} more of the batch, stored before, ${turns - given === 1 ? "is" : "are"} run too`,
-    );
+    if (retired > 0)
+      this.#hint(
+        `retention has removed ${counted(retired, "turn")} that the batch had: those of them that are in the input are new ones, and run anew`,
+      );
+    const others = turns - retired - given;
+    if (others <= 0) return agents;
+    this.#hint(`${counted(others, "turn")} more of the batch, stored before, ${others === 1 ? "is" : "are"} run too`);
     for await (const { agent, state } of this.#store.turnq.turns.list({ batch: this.#batch.id }))
       if (state !== "settled") agents.add(agent);
     return agents;
@@ -286,85 +288,19 @@ class Run {
   }
 
   async #report(): Promise<number> {
-    const { output } = this.#context;
-    const { json } = this.#options;
-    if (output.gone.aborted) return EXIT.ok;
-    const summary = await this.#summary();
-    if (json === true) await output.object(summary);
-    else await this.#print(summary);
+    if (this.#context.output.gone.aborted) return EXIT.ok;
+    const summary = await tellSummary(this.#context, this.#options, {
+      batch: this.#batch,
+      collector: this.#collector,
+      simulation: this.#simulation,
+      durationMs: this.#context.now() - this.#startedAt,
+      path: this.#resultsPath(),
+    });
     if (this.#interruption.signal.aborted)
       return this.#cancelled(`${summary.settled} of ${summary.turns} turns are settled`);
-    const code = this.#verdict(summary);
+    const code = verdict(this.#context, this.#options, summary);
     this.#hint(`batch ${this.#batch.id} is complete. To go on with it: ${this.#goOn()}`);
     return code;
-  }
-
-  async #summary(): Promise<Summary> {
-    const simulated = await this.#simulation?.served().catch(() => undefined);
-    return { ...(await this.#counts()), ...(simulated === undefined ? {} : { simulated }) };
-  }
-
-  async #counts(): Promise<Summary> {
-    const durationMs = this.#context.now() - this.#startedAt;
-    try {
-      const counts = await this.#batch.progress();
-      const whole = this.#collector.accountsFor(counts);
-      const spendByAgent = whole ? undefined : await this.#batch.spendByAgent();
-      return this.#collector.summary({ turns: counts.turns, durationMs, spend: counts, spendByAgent });
-    } catch {
-      // Redis is away: the Results that came are what can be told.
-      return this.#collector.summary({ turns: 0, durationMs });
-    }
-  }
-
-  async #print(summary: Summary): Promise<void> {
-    const { output } = this.#context;
-    await output.line(summaryTable(summary, output.colors));
-    await output.line(summaryLine(summary));
-    const path = this.#resultsPath();
-    if (path !== undefined) await output.line(`results: ${path}`);
-    if (this.#options.quiet === true) return;
-    await output.line(
-      `next:\n${this.#next(summary)
-        .map((line) => `  ${line}`)
-        .join("\n")}`,
-    );
-  }
-
-  #next({ failed, expired, settled, turns }: Summary): string[] {
-    const { lines } = this.#context;
-    const { id } = this.#batch;
-    const turn = this.#collector.worthALook;
-    const onward = settled < turns ? this.#goOn() : this.#moreEpochs();
-    return [
-      ...(turn === undefined ? [] : [lines.of("show", turn)]),
-      lines.of("results", id, "--messages"),
-      failed + expired > 0 ? lines.of("retry", id, "--failed") : onward,
-    ];
-  }
-
-  #moreEpochs(): string {
-    const { lines, argv } = this.#context;
-    const at = argv.findIndex((word) => word === "--epochs" || word.startsWith("--epochs="));
-    const kept = at === -1 ? argv : argv.toSpliced(at, argv[at] === "--epochs" ? 2 : 1);
-    return lines.goOn([...kept, "--epochs", String(this.#options.epochs + 1)], this.#batch.id);
-  }
-
-  /** Exit 1 where the caller asked for it. */
-  #verdict({ scored, passed, failed, expired }: Summary): number {
-    const { output } = this.#context;
-    const { threshold, failOnError } = this.#options;
-    if (threshold !== undefined && (scored === 0 || passed / scored < threshold)) {
-      output.note(
-        scored === 0
-          ? "no turn was scored, so the threshold is not met"
-          : `${passed} of ${scored} passed, below the threshold of ${threshold}`,
-      );
-      return EXIT.failed;
-    }
-    if (failOnError !== true || failed + expired === 0) return EXIT.ok;
-    output.note(`${counted(failed + expired, "turn")} failed`);
-    return EXIT.failed;
   }
 
   #cancelled(what: string): number {

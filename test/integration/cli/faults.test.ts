@@ -1,12 +1,18 @@
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { laneKey } from "../../../src/ledger/keys.ts";
+import { LaneSet } from "../../../src/queue/lane-set.ts";
+import { RETENTION, retire } from "../../../src/queue/retention.ts";
+import { SILENT } from "../../../src/telemetry/log.ts";
 import { jsonLines, samplesOf, stepFolder, turnsFile, until, type CliFolder } from "./cli-folder.ts";
 
 let folder: CliFolder;
+let url = "";
 beforeAll(async () => {
   folder = await stepFolder();
-  await folder.keepRedis();
+  ({ url } = await folder.keepRedis());
   await folder.write("one.jsonl", turnsFile([{ id: "a", input: "work" }]));
 });
 afterAll(async () => {
@@ -49,6 +55,36 @@ test("a part of a batch whose other turns are of another agent: run works on the
   expect(code).toBe(0);
   expect(stderr).toContain("1 turn more of the batch, stored before, is run too");
   expect(jsonLines(stdout).at(-1)).toMatchObject({ type: "summary", turns: 2, settled: 2, ok: 2 });
+});
+
+test("a batch of which retention has removed turns: run says so and runs them anew, results that they are gone", async () => {
+  const command = ["run", "three.jsonl", "--batch", "aged"];
+  await folder.write("three.jsonl", turnsFile(["a", "b", "c"].map((id) => ({ id, input: "work" }))));
+  expect((await folder.run(command)).code).toBe(0);
+  const redis = new Redis(url);
+  const lanes = new LaneSet(redis, SILENT);
+  try {
+    const at = Date.now() - 8 * 86_400_000;
+    for (const id of ["a", "b", "c"]) {
+      await redis.hset(laneKey("step", "row", `aged:${id}:step:1`), "settledAt", at);
+      await redis.zadd(laneKey("step", "state", "settled"), "XX", at, `aged:${id}:step:1`);
+    }
+    const kept = { lane: lanes.get("step"), upkeep: lanes.upkeep("step"), log: SILENT };
+    expect(await retire(kept, () => Promise.resolve([]), RETENTION, "")).toMatchObject({ turns: 3 });
+  } finally {
+    await lanes.close();
+    redis.disconnect();
+  }
+  const gone = await folder.run(["results", "aged"]);
+  expect(gone).toMatchObject({ code: 0, stdout: "" });
+  expect(gone.stderr).toContain("the results of 3 turns are gone: retention has removed them");
+
+  const { code, stdout, stderr } = await folder.run([...command, "--limit", "2", "--json", "--out", "aged.jsonl"]);
+  expect(code, stderr).toBe(0);
+  expect(stderr).toContain("retention has removed 3 turns that the batch had");
+  expect(stderr).not.toContain("more of the batch");
+  expect(jsonLines(stdout).at(-1)).toMatchObject({ turns: 2, settled: 2, ok: 2, retired: 3 });
+  expect(samplesOf(jsonLines(await folder.read("aged.jsonl")))).toEqual(["a", "b"]);
 });
 
 test("--quiet: no word but the results", async () => {

@@ -55,6 +55,28 @@ test("doctor: all is well, and what is wrong with a configuration", async () => 
     "redis appendfsync",
     "redis maxmemory-policy",
   ]);
+  const agents = {
+    fine: { type: "command", command: ["sh", "-c", "true"] },
+    typo: { type: "command", command: ["./no-such-program"] },
+    gone: { type: "module", module: "./no-such-module.mjs" },
+    keyless: { type: "chat", baseUrl: "http://127.0.0.1:9/v1", model: "m", apiKeyEnv: "NO_SUCH_KEY" },
+  };
+  await folder.write("agents.json", JSON.stringify({ agents }));
+  const unable = await folder.run(["doctor", "--config", "agents.json", "--json"]);
+  const found = jsonLines(unable.stdout).filter(({ name }) => String(name).startsWith("agent "));
+  expect(unable.code).toBe(1);
+  expect(found.map(({ name, ok }) => [name, ok])).toEqual([
+    ["agent fine", true],
+    ["agent typo", false],
+    ["agent gone", false],
+    ["agent keyless", false],
+  ]);
+  for (const [at, what] of [
+    [1, "no-such-program does not exist"],
+    [2, "no-such-module.mjs does not exist"],
+    [3, "NO_SUCH_KEY"],
+  ] as const)
+    expect(found[at]?.["found"]).toContain(what);
   await folder.write("turnq.config.json", '{"agents": {"a": {"type": "echo", "lane": "no:lane"}}}');
   const ill = await folder.run(["doctor"]);
   expect(ill.code).toBe(1);

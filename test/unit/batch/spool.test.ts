@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { createReadStream } from "node:fs";
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { appendFile, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -51,6 +51,21 @@ describe("openInput", () => {
     expect([await textOf(input.open()), await textOf(input.open())]).toEqual(["content", "content"]);
     await input.remove();
     expect(await readdir(folder)).toEqual(["in.jsonl"]);
+  });
+
+  test("a file that is written to meanwhile is known to have changed; one that is replaced is read on as it was", async () => {
+    const path = join(folder, "in.jsonl");
+    await writeFile(path, "content");
+    const input = await openInput(path, { stdin: nothing(), spoolDir: folder });
+    expect(await input.changed()).toBe(false);
+    await writeFile(`${path}.new`, "replaced");
+    await rename(`${path}.new`, path);
+    expect([await input.changed(), await textOf(input.open())]).toEqual([false, "content"]);
+    const other = await openInput(path, { stdin: nothing(), spoolDir: folder });
+    await appendFile(path, " and more");
+    expect(await other.changed()).toBe(true);
+    await input.remove();
+    await other.remove();
   });
 
   test("C20 - is the standard input, and an empty one is empty", async () => {

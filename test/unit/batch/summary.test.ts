@@ -103,6 +103,7 @@ describe("the summary", () => {
       crashedAttempts: 0,
       usage: NO_USAGE,
       wastedUsage: NO_USAGE,
+      failures: {},
       durationMs: 0,
       byAgent: {},
     });

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { CellOptions } from "../../../src/batch/cells.ts";
 import type { Turnq } from "../../../src/turnq.ts";
 import { checkTurns, storeTurns } from "../../../src/cli/batch-input.ts";
@@ -69,6 +69,33 @@ test("a conflict is found wherever it stands, before anything is stored", async 
   });
   expect(stored).toEqual([]);
   expect(compared).toEqual([100, 100, 50]);
+});
+
+describe("an input that somebody writes to while it is read is an error of its own", () => {
+  const { signal } = new AbortController();
+
+  test("found before anything is stored, it says so", async () => {
+    const { turnq, stored } = storeOf();
+    const written = { ...input, changed: () => Promise.resolve(true) };
+    await expect(checkTurns(turnq, written, cells, signal)).rejects.toMatchObject({
+      code: "file",
+      message: expect.stringContaining("changed while it was read. Nothing was stored") as string,
+    });
+    expect(stored).toEqual([]);
+  });
+
+  test("found later it says how many are stored, also where a line became a bad one", async () => {
+    async function* bad() {
+      for (let n = 1; n <= 150; n += 1) yield Buffer.from(n < 150 ? `{"input": "${n}"}\n` : "{\n");
+    }
+    for (const open of [input.open, bad]) {
+      const written = { ...input, open, changed: () => Promise.resolve(true) };
+      await expect(storeTurns(storeOf().turnq, written, cells, { signal })).rejects.toMatchObject({
+        code: "file",
+        message: expect.stringMatching(/changed while it was read.*batch b has now: (250|100),/) as string,
+      });
+    }
+  });
 });
 
 test("an interrupted check ends as one", async () => {

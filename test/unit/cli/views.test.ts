@@ -7,7 +7,7 @@ import { addUsage, type Usage } from "../../../src/domain/usage.ts";
 import { ResultCollector } from "../../../src/cli/result-collector.ts";
 import { harmless } from "../../../src/cli/harmless.ts";
 import { duration, percent, shortNumber, usageDetails, usageText } from "../../../src/cli/quantity-text.ts";
-import { summaryLine, summaryTable } from "../../../src/cli/summary-view.ts";
+import { failureLines, summaryLine, summaryTable } from "../../../src/cli/summary-view.ts";
 import { lateUsageOf, turnText, type TurnStory } from "../../../src/cli/turn-view.ts";
 import { checkNode } from "../../../src/cli/commands/doctor.ts";
 import { storedRequest } from "../../agents.ts";
@@ -94,6 +94,30 @@ test("the table has a row for each agent and fits 80 columns", () => {
   expect(summaryLine(summary)).toBe("4 turns in 2.0s: 2 ok, 1 failed, 1 not settled; usage ≥ 48 tokens");
 });
 
+test("why turns failed: a line for each code, the most frequent first, and no text that drives the terminal", () => {
+  const collector = new ResultCollector("b");
+  const failed = (turn: string, code: "timeout" | "agent_error", message: string): void => {
+    const failure = { code, message, retryable: false };
+    collector.accept(line(turn, { ok: false, error: message, status: "failed", failure }));
+  };
+  failed("1", "agent_error", "bad\u001B[2J\nanswer");
+  failed("2", "timeout", "after 10 ms");
+  failed("3", "timeout", "x".repeat(10_000));
+  collector.accept(line("4", { ok: false, error: "late", status: "expired", attempts: [] }));
+  collector.accept(line("5", { ok: false, error: "no more", status: "cancelled", cancelled: true, attempts: [] }));
+  collector.accept(line("6"));
+  const summary = collector.summary({ turns: 10, retired: 4, durationMs: 1 });
+  expect(failureLines(summary)).toEqual([
+    "2 turns timeout, first 2: after 10 ms",
+    expect.stringMatching(/^1 turn agent_error, first 1: bad[^\p{Cc}]*answer$/u),
+    "1 turn expired, first 4: late",
+  ]);
+  expect(summary.failures).toMatchObject({ timeout: { turns: 2, first: "2" } });
+  expect([summary.turns, summary.retired]).toEqual([6, 4]);
+  expect(summaryLine(summary)).toContain("1 ok, 3 failed, 1 cancelled, 1 expired");
+  expect(summaryLine(summary)).toContain("4 more removed by retention");
+});
+
 test("each cell counts once, and the turn to look at first is one that crashed and went on", () => {
   const collector = new ResultCollector("b");
   expect(collector.worthALook).toBeUndefined();
@@ -158,6 +182,18 @@ test("a turn that runs: the attempts that ended and the one that is open", () =>
   expect(text).toContain("  partial output:\n    half\n");
   expect(text).toContain("attempt 2  running since 1970-01-01T00:00:00.000Z on w2");
   expect(text).toContain("no Result yet");
+});
+
+test("a cancel shows how far it has come: asked for, told to stop, killed", () => {
+  const base = story("x");
+  const cancel = { reason: "wrong\nprompt", by: "turnq cancel", phase: "requested", requestedAt: 0 } as const;
+  const told = (more: object): string =>
+    turnText({ ...base, row: { ...base.row, cancel: { ...cancel, ...more } } }, PLAIN);
+  expect(told({})).toContain("\ncancel requested 1970-01-01T00:00:00.000Z by turnq cancel: wrong prompt\n");
+  expect(told({ phase: "killed", stoppingAt: 1, killedAt: 1000 })).toContain(
+    "\n  told to stop 1970-01-01T00:00:00.001Z\n  killed 1970-01-01T00:00:01.000Z\n",
+  );
+  expect(turnText(base, PLAIN)).not.toContain("cancel");
 });
 
 test("a turn that failed: its last attempt's partial output and transcript, since the Result has neither", () => {
