@@ -1,4 +1,5 @@
-// Compiles src and workers, copies the Lua scripts beside them, and puts the result in place in one move.
+// Compiles src and workers, copies the Lua scripts beside them, bundles the command line, and puts the result in place
+// in one move.
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
@@ -12,6 +13,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { bundleCommandLine } from "./bundle.mjs";
 import { sourceDigest } from "./digest.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -36,6 +38,8 @@ for (const entry of readdirSync(join(root, "src"), { recursive: true, withFileTy
   mkdirSync(dirname(to), { recursive: true });
   copyFileSync(from, to);
 }
+
+await bundleCommandLine(next);
 
 const bin = join(next, "src/cli/main.js");
 if (existsSync(bin)) chmodSync(bin, 0o755);

@@ -4,7 +4,14 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 const FOLDERS = ["src", "workers"];
-const FILES = ["tsconfig.json", "tsconfig.build.json", "package.json", "package-lock.json", "scripts/build.mjs"];
+const FILES = [
+  "tsconfig.json",
+  "tsconfig.build.json",
+  "package.json",
+  "package-lock.json",
+  "scripts/build.mjs",
+  "scripts/bundle.mjs",
+];
 
 /** @param {string} root the project's folder */
 export function sourceDigest(root) {
