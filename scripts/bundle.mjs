@@ -41,11 +41,13 @@ function keepPlaces(dist, folder) {
 /** The licences of the packages that are part of the bundle. */
 function licencesOf(modules) {
   const folders = new Set(modules.map(packageFolder).filter((found) => found !== undefined));
-  const texts = [...folders].toSorted().map((found) => {
-    const { name, version, license } = JSON.parse(readFileSync(join(found, "package.json"), "utf8"));
-    const file = readdirSync(found).find((entry) => /^licen[cs]e/i.test(entry));
-    return `${name} ${version} (${license})\n\n${file === undefined ? "" : readFileSync(join(found, file), "utf8")}`;
-  });
+  const texts = [...folders]
+    .toSorted((one, other) => (one < other ? -1 : 1))
+    .map((found) => {
+      const { name, version, license } = JSON.parse(readFileSync(join(found, "package.json"), "utf8"));
+      const file = readdirSync(found).find((entry) => /^licen[cs]e/i.test(entry));
+      return `${name} ${version} (${license})\n\n${file === undefined ? "" : readFileSync(join(found, file), "utf8")}`;
+    });
   return texts.join(`\n${"-".repeat(80)}\n`);
 }
 
