@@ -23,9 +23,10 @@ const TABLE: Readonly<Record<string, Row>> = {
     rooms: ["src/agent", "src/domain", "src/process"],
     packages: ["@ai-sdk/anthropic", "@ai-sdk/openai-compatible", "ai", "jiti", "undici", "zod"],
   },
-  "src/ledger": { rooms: ["src/domain"], packages: ["ioredis", "zod"] },
+  "src/pause": { rooms: [], packages: [] },
+  "src/ledger": { rooms: ["src/domain", "src/pause"], packages: ["ioredis", "zod"] },
   "src/queue": {
-    rooms: ["src/agent", "src/domain", "src/ledger", "src/telemetry"],
+    rooms: ["src/agent", "src/domain", "src/ledger", "src/pause", "src/telemetry"],
     packages: ["bullmq", "ioredis", "uuid", "zod"],
   },
   "src/batch": {

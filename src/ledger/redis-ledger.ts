@@ -30,6 +30,7 @@ import type {
 import type { StoredAttempt } from "./codec.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import { TurnState } from "../domain/lifecycle.ts";
+import { effect } from "../pause/effect.ts";
 import { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
 import { messageOf, TurnqError } from "../domain/error.ts";
@@ -59,7 +60,7 @@ class RedisLaneLedger implements LaneLedger {
   #run(name: ScriptName, args: readonly Argument[], asBuffers = false): Promise<unknown> {
     const command = `${commandOf(name)}${asBuffers ? "Buffer" : ""}`;
     const script: Command = Reflect.get(this.#redis, command);
-    return script.call(this.#redis, laneTag(this.lane), ...args);
+    return effect(`script:${name}`, () => script.call(this.#redis, laneTag(this.lane), ...args));
   }
 
   #key(kind: Parameters<typeof laneKey>[1], ...parts: (string | number)[]): string {
@@ -147,9 +148,11 @@ class RedisLaneLedger implements LaneLedger {
   async limit({ requestsPerMinute, tokensPerMinute }: LaneLimits): Promise<void> {
     const lane = this.#key("lane");
     const set = Object.entries({ requestsPerMinute, tokensPerMinute });
-    await Promise.all(
-      set.map(([field, value]) =>
-        value === undefined ? this.#redis.hdel(lane, field) : this.#redis.hset(lane, field, value),
+    await effect("lane:limits", () =>
+      Promise.all(
+        set.map(([field, value]) =>
+          value === undefined ? this.#redis.hdel(lane, field) : this.#redis.hset(lane, field, value),
+        ),
       ),
     );
   }

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { effect } from "../pause/effect.ts";
 import { laneKey, laneTag, sessionLaneKey } from "./keys.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 
@@ -119,9 +120,9 @@ class RedisLaneUpkeep implements LaneUpkeep {
     this.lane = lane;
   }
 
-  async #run(name: ScriptName, args: readonly (string | number)[]): Promise<unknown> {
+  #run(name: ScriptName, args: readonly (string | number)[]): Promise<unknown> {
     const script: Command = Reflect.get(this.#redis, commandOf(name));
-    return script.call(this.#redis, laneTag(this.lane), ...args);
+    return effect(`script:${name}`, () => script.call(this.#redis, laneTag(this.lane), ...args));
   }
 
   #key(kind: Parameters<typeof laneKey>[1], ...parts: (string | number)[]): string {
@@ -203,7 +204,7 @@ class RedisLaneUpkeep implements LaneUpkeep {
       sessions.map(async (session) => {
         if ((await this.#redis.exists(this.#key("session", session))) === 1) return undefined;
         const key = sessionLaneKey(session);
-        if ((await this.#redis.get(key)) === this.lane) await this.#redis.del(key);
+        if ((await this.#redis.get(key)) === this.lane) await effect("session:unbind", () => this.#redis.del(key));
         return session;
       }),
     );
@@ -214,7 +215,7 @@ class RedisLaneUpkeep implements LaneUpkeep {
     await Promise.all(
       sessions.map(async (session) => {
         if ((await this.#redis.exists(this.#key("session", session))) === 1)
-          await this.#redis.set(sessionLaneKey(session), this.lane, "NX");
+          await effect("session:rebind", () => this.#redis.set(sessionLaneKey(session), this.lane, "NX"));
       }),
     );
   }

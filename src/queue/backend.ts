@@ -1,4 +1,5 @@
 import { createRedisBackend, type BackendFactory } from "bullmq";
+import { effect, type Door } from "../pause/effect.ts";
 
 /** Fields of a job's hash that BullMQ writes together with its own move, after its check of the lock. */
 export type JobFields = Readonly<Record<string, string>>;
@@ -12,6 +13,23 @@ export function writeWithFinish(job: object, fields: JobFields): void {
 
 type RedisBackend = ReturnType<typeof createRedisBackend>;
 type FinishArguments = RedisBackend["moveToCompletedArgs"];
+
+/** What workers and producers have BullMQ change, and how it is called as a door. */
+const DOOR_OF = {
+  waitForJob: "bull:listen",
+  moveToActive: "bull:fetch",
+  moveToCompleted: "bull:complete",
+  moveToFailed: "bull:fail",
+  moveToDelayed: "bull:delay",
+  moveJobFromActiveToWait: "bull:wait",
+  extendLocks: "bull:locks",
+  moveStalledJobsToWait: "bull:stalled",
+  updateProgress: "bull:progress",
+  setQueueMeta: "bull:meta",
+  removeQueueMetaFields: "bull:meta",
+  trimEvents: "bull:trim",
+  remove: "bull:remove",
+} as const satisfies Partial<Record<keyof RedisBackend, Door>>;
 
 /**
  * BullMQ's Redis backend, whose finishes also write what {@link writeWithFinish} was given.
@@ -27,5 +45,11 @@ export const finishingBackend: BackendFactory<RedisBackend> = (name, options, co
   const failed = backend.moveToFailed.bind(backend);
   backend.moveToFailed = (job, reason, remove, token, fetchNext, fields) =>
     failed(job, reason, remove, token, fetchNext, { ...fields, ...told.get(job) });
+  for (const [method, door] of Object.entries(DOOR_OF)) behindDoor(backend, method, door);
   return backend;
 };
+
+function behindDoor(backend: RedisBackend, method: string, door: Door): void {
+  const call: (...args: unknown[]) => Promise<unknown> = Reflect.get(backend, method);
+  Reflect.set(backend, method, (...args: unknown[]) => effect(door, () => call.apply(backend, args)));
+}

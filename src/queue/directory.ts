@@ -5,6 +5,7 @@ import { LimitsInput, RetryInput } from "../domain/limits.ts";
 import { TurnqError } from "../domain/error.ts";
 import type { TurnRequest } from "../domain/turn-request.ts";
 import { STORE_KEYS } from "../ledger/keys.ts";
+import { effect } from "../pause/effect.ts";
 
 /** What a producer must know of an agent. */
 export type KnownAgent = Pick<
@@ -54,7 +55,7 @@ export class Directory {
       ({ name, lane, kind, abilities, limits, retry }) =>
         [name, JSON.stringify({ name, lane, kind, abilities, limits, retry, at })] as const,
     );
-    await this.#redis.hset(STORE_KEYS.agents, Object.fromEntries(fields));
+    await effect("agents:publish", () => this.#redis.hset(STORE_KEYS.agents, Object.fromEntries(fields)));
     this.#publishedAt = at;
   }
 
@@ -67,7 +68,8 @@ export class Directory {
       if (!isForgotten(json, now)) continue;
       // Its worker may have come back at this moment; should it do so between these two calls, it publishes again soon.
       const latest = await this.#redis.hget(STORE_KEYS.agents, name);
-      if (latest !== null && isForgotten(latest, now)) await this.#redis.hdel(STORE_KEYS.agents, name);
+      if (latest === null || !isForgotten(latest, now)) continue;
+      await effect("agents:drop", () => this.#redis.hdel(STORE_KEYS.agents, name));
     }
   }
 

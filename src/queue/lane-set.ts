@@ -4,6 +4,7 @@ import type { LaneLedger } from "../ledger/ledger.ts";
 import { laneTag, STORE_KEYS } from "../ledger/keys.ts";
 import { redisLedger } from "../ledger/redis-ledger.ts";
 import { laneUpkeep, type LaneUpkeep } from "../ledger/upkeep.ts";
+import { effect } from "../pause/effect.ts";
 import type { Log } from "../telemetry/log.ts";
 import { finishingBackend } from "./backend.ts";
 
@@ -56,7 +57,7 @@ export class LaneSet {
   /** Has the lane listed in the store; once per process. */
   async announce(name: string): Promise<void> {
     if (this.#named.has(name)) return;
-    await this.#redis.sadd(STORE_KEYS.lanes, name);
+    await effect("lane:announce", () => this.#redis.sadd(STORE_KEYS.lanes, name));
     this.#named.add(name);
   }
 

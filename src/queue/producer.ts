@@ -5,6 +5,7 @@ import { REQUEST_MAX_BYTES, type StoredRequest, type TurnRequest } from "../doma
 import { cellTurnId } from "../domain/cell-id.ts";
 import { TurnqError } from "../domain/error.ts";
 import { sessionLaneKey } from "../ledger/keys.ts";
+import { effect } from "../pause/effect.ts";
 import type { NewTurn, Stored } from "../ledger/ledger.ts";
 import { contentDifference, contentHash } from "./content-hash.ts";
 import type { Directory } from "./directory.ts";
@@ -135,7 +136,7 @@ export class Producer {
   /** Binds a session to the lane of its first turn. */
   async #bind(session: string, lane: string): Promise<void> {
     const key = sessionLaneKey(session);
-    if ((await this.#redis.set(key, lane, "NX")) === "OK") return;
+    if ((await effect("session:bind", () => this.#redis.set(key, lane, "NX"))) === "OK") return;
     const before = await this.#redis.get(key);
     if (before === lane) return;
     throw new TurnqError("session_lane", `session ${session} lives in lane ${before}, not in ${lane}`, {

@@ -147,7 +147,7 @@ async function jobsOf({ lane: { ledger }, upkeep, log }: KeptLane, turns: readon
 async function addAgain({ lane, log }: KeptLane, { row, job }: LostJob): Promise<boolean> {
   const tag = laneTag(lane.name);
   try {
-    const cleared = await sendTogether(lane, (to) => {
+    const cleared = await sendTogether(lane, "multi:bring_back", (to) => {
       void to.runCommand(commandOf("clear"), [tag, row.id, row.job]);
       void lane.queue.backend.addJobToTransaction(to, job, row.job);
       if (row.session !== undefined) void to.runCommand(commandOf("wake"), [tag, row.session]);

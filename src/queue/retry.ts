@@ -21,7 +21,7 @@ export async function retryTurn(lane: Lane, turn: string): Promise<Retried> {
   const job = jobId(turn, generation);
   const args = [tag, turn, row.generation, job, randomUUID()];
   // Should another retry have been first, the job is there already, and adding it changes nothing.
-  const [kind] = (await sendTogether(lane, (to) => {
+  const [kind] = (await sendTogether(lane, "multi:retry", (to) => {
     void to.runCommand(commandOf("retry"), args);
     void backend.addJobToTransaction(to, jobOf(request, generation), job);
     if (request.session !== undefined) void to.runCommand(commandOf("wake"), [tag, request.session]);

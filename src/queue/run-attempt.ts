@@ -7,6 +7,7 @@ import { TRANSCRIPT_MAX } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { totalTokens } from "../domain/usage.ts";
 import type { Begun, TurnFacts } from "../ledger/ledger.ts";
+import { effect } from "../pause/effect.ts";
 import { EventPipe } from "./event-pipe.ts";
 import type { EndedAttempt } from "./finish-attempt.ts";
 import { untilAnswered } from "./patience.ts";
@@ -22,7 +23,7 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
   const { request } = facts;
   const name = { lane: request.lane, turn: request.id, attempt };
   // What earlier attempts of this turn left on this machine is killed first: all that bears the turn's mark.
-  if (attempt > 1) await worker.processes.sweepEarlier(name);
+  if (attempt > 1) await effect("processes:sweep", () => worker.processes.sweepEarlier(name));
 
   const pipe = new EventPipe({
     turn: request.id,

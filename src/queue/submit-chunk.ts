@@ -27,7 +27,7 @@ export async function submitChunk(lane: Lane, turns: readonly NewTurn[]): Promis
   const sessions = sessionsOf(turns);
   const args = [tag, ...submitArguments(randomUUID(), turns)];
   const jobs = turns.map(({ request }) => [jobOf(request), jobId(request.id)] as const);
-  const answers = await sendTogether(lane, (to) => {
+  const answers = await sendTogether(lane, "multi:submit", (to) => {
     void to.runCommand(commandOf("submit"), args);
     for (const [job, id] of jobs) void backend.addJobToTransaction(to, job, id);
     if (sessions.length > 0) void to.runCommand(commandOf("wake"), [tag, ...sessions]);

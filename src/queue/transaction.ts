@@ -1,4 +1,5 @@
 import { messageOf } from "../domain/error.ts";
+import { effect, type Door } from "../pause/effect.ts";
 import type { Lane } from "./lane-set.ts";
 
 const TRIES = 3;
@@ -15,13 +16,13 @@ type Client = Awaited<Lane["queue"]["backend"]["client"]>;
  * is an error or lost, all are sent again: whatever `queue` puts into it must bear being executed
  * twice, also where the first time only a part of it was.
  */
-export async function sendTogether(lane: Lane, queue: (to: Transaction) => void): Promise<unknown> {
+export async function sendTogether(lane: Lane, door: Door, queue: (to: Transaction) => void): Promise<unknown> {
   const client = await lane.queue.backend.client;
   for (let left = TRIES; ; left--) {
     try {
       const transaction = client.multi() as Transaction;
       queue(transaction);
-      const replies = await transaction.exec();
+      const replies = await effect(door, () => transaction.exec());
       const failed = replies?.find(([error]) => error !== null)?.[0];
       if (failed !== undefined && failed !== null) throw failed;
       if (replies !== null) return replies[0]?.[1];

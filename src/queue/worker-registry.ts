@@ -2,6 +2,7 @@ import type { Redis } from "ioredis";
 import { v7 as uuidv7 } from "uuid";
 import { z } from "zod";
 import { STORE_KEYS } from "../ledger/keys.ts";
+import { effect } from "../pause/effect.ts";
 
 /** A worker as it says of itself. */
 export const WorkerInfo = z.object({
@@ -38,7 +39,9 @@ export class WorkerRegistry {
     const entry = uuidv7();
     const tell = async (): Promise<void> => {
       const told = info();
-      await this.#redis.hset(STORE_KEYS.workers, entry, JSON.stringify({ ...told, at: Date.now() }));
+      await effect("workers:tell", () =>
+        this.#redis.hset(STORE_KEYS.workers, entry, JSON.stringify({ ...told, at: Date.now() })),
+      );
     };
     // While Redis is away nobody can look at the list either.
     const quietly = (): void => void tell().catch(() => undefined);
@@ -47,7 +50,7 @@ export class WorkerRegistry {
     timer.unref();
     return async () => {
       clearInterval(timer);
-      await this.#redis.hdel(STORE_KEYS.workers, entry).catch(() => undefined);
+      await effect("workers:leave", () => this.#redis.hdel(STORE_KEYS.workers, entry)).catch(() => undefined);
     };
   }
 
@@ -61,7 +64,7 @@ export class WorkerRegistry {
       if (info !== undefined && now - info.at < GONE_MS) here.push(info);
       else gone.push(entry);
     }
-    if (gone.length > 0) await this.#redis.hdel(STORE_KEYS.workers, ...gone);
+    if (gone.length > 0) await effect("workers:drop", () => this.#redis.hdel(STORE_KEYS.workers, ...gone));
     return here.toSorted((a, b) => a.startedAt - b.startedAt);
   }
 }

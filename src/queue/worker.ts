@@ -7,6 +7,7 @@ import { laneTag } from "../ledger/keys.ts";
 import type { LaneLimits } from "../ledger/ledger.ts";
 import type { LeaseSettings } from "../ledger/lease-settings.ts";
 import { redisLedger } from "../ledger/redis-ledger.ts";
+import { effect } from "../pause/effect.ts";
 import type { Log } from "../telemetry/log.ts";
 import { finishingBackend } from "./backend.ts";
 import { CancelWatch } from "./cancel-watch.ts";
@@ -68,6 +69,8 @@ export interface TurnWorkerOptions {
   readonly upkeepEveryMs?: number | undefined;
   /** Tests only: all workers of a lane must agree. */
   readonly leases?: LeaseSettings | undefined;
+  /** Tests only: BullMQ's lock, so that a job whose worker is dead comes again sooner, in ms. */
+  readonly locks?: Pick<typeof BULL, "lockDuration" | "stalledInterval"> | undefined;
 }
 
 /** What a shutdown left. */
@@ -204,15 +207,15 @@ export class TurnWorker {
     const { redis, log } = this.#options;
     // BullMQ has taken the marker for itself that says that there is a job: another worker may take it.
     const pass = (): void =>
-      void redis
-        .zadd(`${laneTag(lane)}:${lane}:marker`, 0, "0")
-        .catch((error: unknown) => log.debug({ lane, error: messageOf(error) }, "a job was not passed on"));
+      void effect("lane:pass", () => redis.zadd(`${laneTag(lane)}:${lane}:marker`, 0, "0")).catch((error: unknown) =>
+        log.debug({ lane, error: messageOf(error) }, "a job was not passed on"),
+      );
     const slotted = new SlottedLane(this.#slots, pass);
     return { backend: slotted.backend, claim: (token) => slotted.claim(token) };
   }
 
   #open(lane: string, context: WorkerContext, { backend, claim }: Fetching): LaneWorker {
-    const { redis, concurrency, log } = this.#options;
+    const { redis, concurrency, log, locks } = this.#options;
     const ledger = redisLedger(redis, lane, this.#options.leases);
     const leases = new LeaseKeeper(ledger, log);
     let deliveries: Deliveries | undefined;
@@ -220,7 +223,7 @@ export class TurnWorker {
       lane,
       // BullMQ counts parameters: two mean that it makes no AbortSignal, which nothing of ours needs.
       (job, token) => deliveries?.process(job, token ?? "") ?? Promise.reject(new Error("the lane is not open yet")),
-      { connection: redis, prefix: laneTag(lane), concurrency, autorun: false, ...BULL },
+      { connection: redis, prefix: laneTag(lane), concurrency, autorun: false, ...BULL, ...locks },
       backend,
     );
     deliveries = new Deliveries({ worker: context, ledger, leases }, claim, bull.getBackend());
