@@ -43,7 +43,8 @@ export async function throwAwayRedis(options: Partial<RedisServerOptions> = {}):
   return { ...server, dir, stop };
 }
 
-function dieWithParent(): string[] {
+/** What is put before a program so that the kernel kills it with this process, however that ends (on Linux). */
+export function dieWithParent(): string[] {
   if (process.platform !== "linux") return [];
   const folder = (process.env.PATH ?? "").split(delimiter).find((candidate) => {
     try {
