@@ -97,12 +97,13 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
         await spec.prepare?.();
       }),
     );
-    const working = wantedSpecs.filter(({ problem }) => problem === undefined);
-    for (const { name, problem } of wantedSpecs)
-      if (problem !== undefined) log.error({ agent: name, problem }, "an agent cannot run");
+    const problemHere = ({ problem, lacking }: AgentSpec): string | undefined => problem ?? lacking;
+    const working = wantedSpecs.filter((spec) => problemHere(spec) === undefined);
+    for (const spec of wantedSpecs)
+      if (!working.includes(spec)) log.error({ agent: spec.name, problem: problemHere(spec) }, "an agent cannot run");
     const [broken] = wantedSpecs;
     if (working.length === 0 && broken !== undefined)
-      throw new TurnqError("config", broken.problem ?? "cannot run", { where: `agent ${broken.name}` });
+      throw new TurnqError("config", problemHere(broken) ?? "cannot run", { where: `agent ${broken.name}` });
     for (const { name, kind, abilities } of working)
       if (kind === "chat" && abilities.knowsCost !== true)
         log.warn({ agent: name }, "an agent has no price: what its turns cost is not known");

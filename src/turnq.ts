@@ -136,13 +136,17 @@ export class Turnq {
     return this.#asked(() => this.#parts.producer.difference(request));
   }
 
-  /** The agents that are known here, for a check of input. Where none is known, those that are asked for pass. */
-  agentDirectory(asked: readonly string[] = []): AgentDirectory {
+  /**
+   * The agents that are known here, for a check of input. Where none is known, those that are asked for pass.
+   * With `runsHere` it also refuses an agent that lacks what it needs in this process, such as its key.
+   */
+  agentDirectory(asked: readonly string[] = [], options: { readonly runsHere?: boolean } = {}): AgentDirectory {
     const { directory } = this.#parts;
     const known = directory.names();
     return {
       names: () => (known.length === 0 ? [...asked] : known),
-      problem: (agent, request) => directory.problem(agent, request),
+      problem: (agent, request) =>
+        directory.problem(agent, request) ?? (options.runsHere === true ? directory.find(agent)?.lacking : undefined),
       lane: (agent, request) => request.lane ?? directory.find(agent)?.lane ?? agent,
     };
   }

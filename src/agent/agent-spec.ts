@@ -34,6 +34,8 @@ export interface AgentSpec {
   readonly prepare?: (() => Promise<void>) | undefined;
   /** Why it cannot run at all, once that is known. */
   readonly problem?: string | undefined;
+  /** What it lacks in this process, as a key: no worker here can run it, but others may, so a producer takes turns for it. */
+  readonly lacking?: string | undefined;
   /** Makes the agent of one attempt. May throw: the attempt then ends with that failure. */
   readonly create: (init: AttemptInit) => Agent;
   /** Ends what the spec keeps warm between attempts. May be called twice. */

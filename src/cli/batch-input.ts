@@ -52,8 +52,13 @@ async function* untilAborted(open: OpenInput, signal: AbortSignal): AsyncGenerat
   }
 }
 
-/** How the input's lines become turns of this batch. */
-export function cellOptions(store: OpenStore, batch: string, file: string, options: InputOptions): CellOptions {
+/** How the input's lines become turns of this batch. `runsHere`: they are run by this process, not only stored. */
+export function cellOptions(
+  store: OpenStore,
+  batch: string,
+  file: string,
+  options: InputOptions & { readonly runsHere?: boolean },
+): CellOptions {
   const agents = options.agent ?? onlyAgent(store);
   return {
     batch,
@@ -66,7 +71,7 @@ export function cellOptions(store: OpenStore, batch: string, file: string, optio
     sample: options.sample,
     timeoutMs: options.timeout,
     lane: options.lane,
-    directory: store.turnq.agentDirectory(agents),
+    directory: store.turnq.agentDirectory(agents, { runsHere: options.runsHere === true }),
   };
 }
 

@@ -15,7 +15,8 @@ export async function checkAgents(context: CommandContext, config: string | unde
     await store.turnq.learnAgents(entries.map(([name]) => name));
     const known = new Map(store.turnq.knownAgents().map((agent) => [agent.name, agent]));
     return entries.map(([name, entry]) => {
-      const problem = known.get(name)?.problem ?? programProblem(entry, store.config, context.env);
+      const agent = known.get(name);
+      const problem = agent?.problem ?? agent?.lacking ?? programProblem(entry, store.config, context.env);
       return {
         name: `agent ${name}`,
         ok: problem === undefined,

@@ -42,14 +42,21 @@ export function decide(record: TurnRecord, budget: Budget, random: () => number)
   }
 }
 
-function gate(record: TurnRecord, { startedAt }: Budget, spends: Spends): Decision {
-  return { kind: record.endedAt - startedAt >= GATED_MAX_MS ? "settle" : "gate", spends };
+/** The refusal spends nothing, but what came before it in the attempt was done and paid, and would be done again. */
+function gate(record: TurnRecord, { startedAt, retry }: Budget, spends: Spends): Decision {
+  const ends = record.endedAt - startedAt >= GATED_MAX_MS || mayNotRepeat(record, retry);
+  return { kind: ends ? "settle" : "gate", spends };
+}
+
+/** True of an attempt that called a tool whose effects must not come twice. */
+function mayNotRepeat({ usage }: TurnRecord, { afterToolCalls }: Retry): boolean {
+  return afterToolCalls === "never" && usage.toolCalls > 0;
 }
 
 function allowsAnother(failure: Failure, then: string, record: TurnRecord, { retry, spent, crashes }: Budget): boolean {
   if (then === "retry_if_retryable" && !failure.retryable) return false;
   if (then === "retry_on_timeout" && !retry.onTimeout) return false;
-  if (retry.afterToolCalls === "never" && record.usage.toolCalls > 0) return false;
+  if (mayNotRepeat(record, retry)) return false;
   return FAILURE_POLICY[failure.code].spends === "crash"
     ? crashes + 1 < retry.maxCrashes
     : spent + 1 < retry.maxAttempts;

@@ -10,7 +10,7 @@ import { effect } from "../pause/effect.ts";
 /** What a producer must know of an agent. */
 export type KnownAgent = Pick<
   AgentSpec,
-  "name" | "lane" | "kind" | "abilities" | "limits" | "retry" | "learn" | "problem"
+  "name" | "lane" | "kind" | "abilities" | "limits" | "retry" | "learn" | "problem" | "lacking"
 >;
 
 const Published = z.object({

@@ -14,11 +14,12 @@ export interface ChatDeps {
 export function chatAgent(name: string, chat: ChatConfig, { baseDir, env }: ChatDeps): AgentSpec {
   const apiKey = chat.apiKeyEnv === undefined ? undefined : env[chat.apiKeyEnv];
   const secrets = [apiKey, ...Object.values(chat.headers ?? {})].filter((secret) => secret !== undefined);
-  let problem = problemOf(chat, apiKey);
+  let problem = problemOf(chat);
+  const lacking = lackingOf(chat, apiKey);
   let ready: ((init: AttemptInit) => Agent) | undefined;
   // The SDK is large: who only submits turns does without it.
   const prepare = async (): Promise<void> => {
-    if (problem !== undefined) return;
+    if (problem !== undefined || lacking !== undefined) return;
     try {
       const [{ ChatAgent }, { modelSource }, { loadTools }] = await Promise.all([
         import("./chat-turn.ts"),
@@ -48,6 +49,7 @@ export function chatAgent(name: string, chat: ChatConfig, { baseDir, env }: Chat
     get problem() {
       return problem;
     },
+    lacking,
     prepare: () => (preparing ??= prepare()),
     create: (init) => {
       if (ready === undefined) throw new TurnqError("internal", `agent ${name} was not prepared`);
@@ -56,8 +58,12 @@ export function chatAgent(name: string, chat: ChatConfig, { baseDir, env }: Chat
   };
 }
 
-function problemOf(chat: ChatConfig, apiKey: string | undefined): string | undefined {
-  if (chat.provider === "openai-compatible" && chat.baseUrl === undefined) return "needs a baseUrl";
+function problemOf(chat: ChatConfig): string | undefined {
+  return chat.provider === "openai-compatible" && chat.baseUrl === undefined ? "needs a baseUrl" : undefined;
+}
+
+/** The key is a matter of those who work: a producer that has none may submit all the same. */
+function lackingOf(chat: ChatConfig, apiKey: string | undefined): string | undefined {
   if (chat.apiKeyEnv !== undefined && (apiKey ?? "") === "")
     return `its key is not there: ${chat.apiKeyEnv} is not set in the environment`;
   return undefined;

@@ -55,7 +55,7 @@ export async function agents(context: CommandContext, options: AgentsOptions): P
     await Promise.all([turnq.refreshAgents(), turnq.learnAgents()]);
     const workers = await turnq.workers.list();
     const own = new Set(store.agents.map(({ name }) => name));
-    const found = turnq.knownAgents().map(({ name, kind, lane, abilities, problem }): AgentLine => ({
+    const found = turnq.knownAgents().map(({ name, kind, lane, abilities, lacking, problem = lacking }): AgentLine => ({
       type: "agent",
       name,
       kind: store.simulated.has(name) ? "sim" : kind,

@@ -123,7 +123,7 @@ class Run {
   async go(input: ReadableInput): Promise<number> {
     const { output } = this.#context;
     const { turnq } = this.#store;
-    const cells = cellOptions(this.#store, this.#batch.id, this.#file, this.#options);
+    const cells = cellOptions(this.#store, this.#batch.id, this.#file, { ...this.#options, runsHere: true });
     const report = await checkTurns(turnq, input, cells, this.#early);
     await probeResultsFile(this.#resultsPath());
     this.#hint(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);

@@ -280,7 +280,7 @@ describe("an agent that cannot run says why", () => {
   const base = { type: "chat", provider: "openai-compatible", model: "m", baseUrl: "http://127.0.0.1:9/v1" } as const;
 
   test("a key that is not there; a file of tools that is none", async () => {
-    expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: toolsFolder(), env: {} }).problem).toContain(
+    expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: toolsFolder(), env: {} }).lacking).toContain(
       "NOPE",
     );
     const spec = chatAgent("a", { ...base, tools: "./none.mjs" }, { baseDir: toolsFolder(), env: {} });

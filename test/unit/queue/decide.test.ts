@@ -122,6 +122,16 @@ test("C29: afterToolCalls never: no second attempt after a tool was called, neit
     expect(kindOf(decide(called, budget({}, { afterToolCalls: "always" }), half))).toBe("retry");
     expect(kindOf(decide(failedBy(code), budget({}, { afterToolCalls: "never" }), half))).toBe("retry");
   }
+  // A provider that refuses to go on spends nothing, but the tool was called and the steps before it are paid.
+  for (const code of ["rate_limited", "overloaded", "quota_exhausted"] as const) {
+    const refused = { ...failedBy(code), usage };
+    expect(decide(refused, budget({}, { afterToolCalls: "never" }), half)).toEqual({
+      kind: "settle",
+      spends: "nothing",
+    });
+    expect(kindOf(decide(refused, budget({}, { afterToolCalls: "always" }), half))).toBe("gate");
+    expect(kindOf(decide(failedBy(code), budget({}, { afterToolCalls: "never" }), half))).toBe("gate");
+  }
   // Handed back it was not the turn's fault, and spends nothing.
   expect(kindOf(decide({ ...failedBy("interrupted"), usage }, budget({}, { afterToolCalls: "never" }), half))).toBe(
     "hand_back",
