@@ -24,7 +24,8 @@ export async function rebuildLost(
     iteration: 1,
   };
   const stored = await storedEvents(ledger, request.id, attempt, facts.seq);
-  const text = `the worker ${opened.worker} died or was cut off`;
+  const lost = `lost worker ${facts.crashes + 1} of the ${request.retry.maxCrashes} that maxCrashes allows`;
+  const text = `the worker ${opened.worker} died or was cut off: ${lost}`;
   const end = { status: "lost", crashed: true, crashReason: text, failure: failure("worker_lost", text) } as const;
 
   const collector = new EventCollector({

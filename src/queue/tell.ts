@@ -10,7 +10,8 @@ import { cutText } from "../domain/text.ts";
 import { writeWithFinish } from "./backend.ts";
 import { jobData, returnValue } from "./job-shape.ts";
 
-const REFUSED: ReadonlySet<FailureCode> = new Set(["config", "auth", "invalid_request"]);
+/** No end of the agent's own: what cannot run as it is configured, and a fault of ours. */
+const REFUSED: ReadonlySet<FailureCode> = new Set(["config", "auth", "invalid_request", "internal"]);
 const REASON_CHARS = 1000;
 const MAX_CRASHED = 20;
 

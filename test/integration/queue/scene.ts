@@ -234,9 +234,18 @@ export async function workerProcess(
   agent: string,
   more: { readonly closeLimitMs?: number } = {},
 ): Promise<WorkerProcess> {
-  const entry = fileURLToPath(new URL("../../fixtures/queue/worker.ts", import.meta.url));
+  return forkWorker("worker.ts", [url, agent, String(more.closeLimitMs ?? "")]);
+}
+
+/** A worker of these scripted agents in a process of its own, with short leases and locks: its death is found out soon. */
+export async function quickWorkerProcess(url: string, id: string, agents: readonly string[]): Promise<WorkerProcess> {
+  return forkWorker("quick-worker.ts", [url, id, ...agents]);
+}
+
+async function forkWorker(file: string, args: readonly string[]): Promise<WorkerProcess> {
+  const entry = fileURLToPath(new URL(`../../fixtures/queue/${file}`, import.meta.url));
   const jiti = dirname(createRequire(import.meta.url).resolve("jiti/package.json"));
-  const child = fork(entry, [url, agent, String(more.closeLimitMs ?? "")], {
+  const child = fork(entry, [...args], {
     execArgv: ["--import", pathToFileURL(join(jiti, "lib", "jiti-register.mjs")).href],
     stdio: ["ignore", "ignore", "inherit", "ipc"],
   });
