@@ -5,6 +5,17 @@ import type { Release, Slots } from "./slots.ts";
 type Backend = ReturnType<typeof finishingBackend>;
 type Fetched = Awaited<ReturnType<Backend["moveToActive"]>>;
 
+/** The ways in which a job leaves what BullMQ counts as active. */
+const MOVES = ["moveToCompleted", "moveToFailed", "moveToDelayed", "moveJobFromActiveToWait"] as const;
+
+/** What a lane tells its worker. Neither may throw. */
+export interface SlottedEvents {
+  /** A job may wait here for which there is no slot: another worker may have one. */
+  readonly onFull: () => void;
+  /** A job of this worker is active no more, and its move brought no next one along. */
+  readonly onMoved: () => void;
+}
+
 /** What BullMQ reads as "no job now, look again". */
 const NOTHING = [undefined, undefined, 0, 0] as unknown as Fetched;
 
@@ -14,16 +25,15 @@ const NOTHING = [undefined, undefined, 0, 0] as unknown as Fetched;
  */
 export class SlottedLane {
   readonly #slots: Slots;
-  readonly #onFull: () => void;
+  readonly #events: SlottedEvents;
   /** Slots of jobs that were fetched and not processed yet, by lock token. */
   readonly #fetched = new Map<string, Release>();
   /** Tokens of jobs that are being processed, or have just been moved back. */
   readonly #used = new Set<string>();
 
-  /** `onFull` is called when a job may wait here for which there is no slot: another worker may have one. */
-  constructor(slots: Slots, onFull: () => void) {
+  constructor(slots: Slots, events: SlottedEvents) {
     this.#slots = slots;
-    this.#onFull = onFull;
+    this.#events = events;
   }
 
   readonly backend: BackendFactory<Backend> = (name, options, connections) => {
@@ -41,8 +51,18 @@ export class SlottedLane {
       this.#used.delete(token);
       return failed(job, reason, remove, token, false, fields);
     };
+    for (const move of MOVES) this.#tellOf(backend, move);
     return backend;
   };
+
+  #tellOf(backend: Backend, move: (typeof MOVES)[number]): void {
+    const call = Reflect.get(backend, move) as (...args: unknown[]) => Promise<unknown>;
+    Reflect.set(backend, move, async (...args: unknown[]) => {
+      const answer = await call.apply(backend, args);
+      this.#events.onMoved();
+      return answer;
+    });
+  }
 
   /** The slot that a job was fetched for. */
   async claim(token: string): Promise<Release | undefined> {
@@ -74,7 +94,7 @@ export class SlottedLane {
   }
 
   async #wait(): Promise<Release | undefined> {
-    this.#onFull();
+    this.#events.onFull();
     // BullMQ's loop fetches as many as it may before it has the first one processed: it must not wait with one in hand.
     return this.#fetched.size > 0 ? undefined : this.#slots.take();
   }

@@ -14,6 +14,7 @@ import { CancelWatch } from "./cancel-watch.ts";
 import { Deliveries } from "./deliveries.ts";
 import type { Directory } from "./directory.ts";
 import type { Lane, LaneSet } from "./lane-set.ts";
+import { LaneLimit } from "./lane-limit.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { Retention } from "./retention.ts";
@@ -204,13 +205,21 @@ export class TurnWorker {
 
   /** Lanes that share a process's slots. */
   #slotted(lane: string): Fetching {
-    const { redis, log } = this.#options;
-    // BullMQ has taken the marker for itself that says that there is a job: another worker may take it.
-    const pass = (): void =>
-      void effect("lane:pass", () => redis.zadd(`${laneTag(lane)}:${lane}:marker`, 0, "0")).catch((error: unknown) =>
-        log.debug({ lane, error: messageOf(error) }, "a job was not passed on"),
-      );
-    const slotted = new SlottedLane(this.#slots, pass);
+    const { redis, lanes, log } = this.#options;
+    const pass = (): Promise<unknown> =>
+      effect("lane:pass", () => redis.zadd(`${laneTag(lane)}:${lane}:marker`, 0, "0"));
+    const notPassed = (error: unknown): void => log.debug({ lane, error: messageOf(error) }, "a job was not passed on");
+    const limit = new LaneLimit(lanes.get(lane).queue);
+    const slotted = new SlottedLane(this.#slots, {
+      // BullMQ has taken the marker for itself that says that there is a job: another worker may take it.
+      onFull: () => void pass().catch(notPassed),
+      // Where the lane's own limit was reached, every loop waits for the marker, this one too.
+      onMoved: () =>
+        void limit
+          .isSet()
+          .then((set) => (set ? pass() : undefined))
+          .catch(notPassed),
+    });
     return { backend: slotted.backend, claim: (token) => slotted.claim(token) };
   }
 

@@ -4,8 +4,8 @@ import type { Fault } from "./plan.ts";
 import type { RedisUnderFire } from "./redis-under-fire.ts";
 import type { WorkerSlot } from "./worker-slot.ts";
 
-/** How long a worker is waited for that is up, in ms. */
-const IDLE_WAIT_MS = 5000;
+/** How long a worker is waited for that runs turns, in ms: a fault of one that does nothing shows little. */
+const IDLE_WAIT_MS = 4000;
 
 /** What faults happen to. */
 export interface Stage {
@@ -69,7 +69,7 @@ export class Faults {
     }
   }
 
-  /** Something that happens to a worker process: to the one that is named, or the next one that is up. */
+  /** Something that happens to a worker process: to the one that is named, or the next one that runs turns. */
   async #hurt(
     { worker, kind }: { readonly worker: number; readonly kind: Fault["kind"] },
     hurt: (slot: WorkerSlot) => Promise<void> | void,
@@ -83,10 +83,10 @@ export class Faults {
     const { slots } = this.#stage;
     for (const givenUpAt = Date.now() + IDLE_WAIT_MS; Date.now() < givenUpAt; await sleep(50)) {
       const ordered = [...slots.slice(from), ...slots.slice(0, from)];
-      const idle = ordered.find((slot) => slot.idle);
-      if (idle !== undefined) return idle;
+      const working = ordered.find((slot) => slot.idle && slot.running > 0);
+      if (working !== undefined) return working;
     }
-    return undefined;
+    return slots.find((slot) => slot.idle);
   }
 
   #cut(worker: number | undefined): void {

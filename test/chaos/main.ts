@@ -15,11 +15,10 @@ if (options.plan) {
   say(`seed ${options.seed}`);
   const outcome = await runChaos(options, say);
   for (const violation of outcome.violations) say(violationText(violation));
-  if (outcome.violations.length > 0) {
+  if (outcome.violations.length > 0) process.exitCode = 1;
+  if (outcome.violations.length > 0 || options.keep)
     say(
       `${outcome.violations.length} violations; the data is kept in ${outcome.folder}: Redis's folder, and truth.jsonl`,
     );
-    process.exitCode = 1;
-  }
   process.stdout.write(`${outcomeLine(options.seed, outcome)}\n`);
 }

@@ -14,6 +14,8 @@ export interface ChaosOptions {
   readonly quick: boolean;
   /** Workers tell what they do on stderr. */
   readonly verbose: boolean;
+  /** The data is kept also when all is well. */
+  readonly keep: boolean;
   /** Only prints the plan. */
   readonly plan: boolean;
 }
@@ -34,6 +36,7 @@ export function chaosOptions(argv: readonly string[]): ChaosOptions {
     .option("--no-kills", "no process is killed: then no spend may be missing")
     .option("--quick", "leases of 2 s instead of 8 s, for short runs", false)
     .option("--verbose", "what workers log goes to stderr", false)
+    .option("--keep", "keep the data also when all is well", false)
     .option("--plan", "print the plan and do nothing", false)
     .addHelpText(
       "after",

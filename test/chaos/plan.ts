@@ -41,7 +41,7 @@ export interface PlannedTurn {
   readonly twice?: boolean;
 }
 
-/** `worker` is where a worker is looked for that is up; without one the fault is everybody's. */
+/** `worker` is where a worker is looked for that runs turns; without one the fault is everybody's. */
 export type Fault = { readonly atMs: number } & (
   | { readonly kind: "kill" | "terminate"; readonly worker: number }
   | { readonly kind: "freeze" | "block"; readonly worker: number; readonly forMs: number }
@@ -77,9 +77,9 @@ const PRODUCER_CALLS = ["turnq_submit", "turnq_cancel", "exec"] as const;
 /** One such fault in so many seconds; each happens at least once in a run. */
 const EVERY_S = {
   kill: 3,
-  terminate: 12,
-  freeze: 9,
-  block: 10,
+  terminate: 15,
+  freeze: 12,
+  block: 15,
   hold: 15,
   redis: 15,
   full: 20,

@@ -55,7 +55,7 @@ export async function runChaos(options: ChaosOptions, say: (text: string) => voi
     closing.unshift(() => Promise.resolve(slots.forEach((slot) => slot.destroy())));
     const outcome = await new Run({ options, say, folder, truth, redis, turnq, slots, proxies, producerProxy }).all();
     for (const close of closing.splice(0)) await close();
-    if (outcome.violations.length === 0) await rm(folder, { recursive: true, force: true });
+    if (outcome.violations.length === 0 && !options.keep) await rm(folder, { recursive: true, force: true });
     return outcome;
   } finally {
     for (const close of closing) await close().catch(() => undefined);
@@ -107,10 +107,7 @@ class Run {
     await turnq.refreshAgents();
     say(`${slots.length} workers are up`);
     this.#watch.start();
-    const progress = setInterval(
-      () => say(`${this.#producer.accepted.size} turns accepted, ${this.#watch.settled} settled`),
-      5000,
-    );
+    const progress = setInterval(() => say(this.#state()), 5000);
     const faults = new Faults(this.#parts);
     const submitted = this.#producer.submitAll(plan.turns);
     await Promise.all([faults.run(plan.faults), submitted]);
@@ -146,6 +143,12 @@ class Run {
       cuts: faults.cuts,
       folder,
     };
+  }
+
+  #state(): string {
+    const { slots } = this.#parts;
+    const running = slots.map((slot) => (slot.up ? String(slot.running) : "-")).join(" ");
+    return `${this.#producer.accepted.size} turns accepted, ${this.#watch.settled} settled, by worker ${running} run`;
   }
 
   /** Until every turn is settled and BullMQ knows; for a bounded time, since what never settles is a finding. */

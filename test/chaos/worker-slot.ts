@@ -28,6 +28,7 @@ export class WorkerSlot {
   #child: ChildProcess | undefined;
   #ended: Promise<void> = Promise.resolve();
   #closing = false;
+  #up = false;
   #timer: NodeJS.Timeout | undefined;
   /** True while it takes turns and nothing is being done to it. */
   idle = false;
@@ -42,6 +43,11 @@ export class WorkerSlot {
     this.url = url;
     this.#arguments = args;
     this.#say = say;
+  }
+
+  /** True once it takes turns, until it ends. */
+  get up(): boolean {
+    return this.#up;
   }
 
   get pid(): number {
@@ -61,6 +67,7 @@ export class WorkerSlot {
     child.on("message", (said: Said) => {
       if (said.ready === true) {
         clearTimeout(tooSlow);
+        this.#up = true;
         this.idle = true;
       }
       if (said.running !== undefined) this.running = said.running;
@@ -69,6 +76,7 @@ export class WorkerSlot {
     this.#ended = new Promise((resolve) => {
       child.once("exit", (code, signal) => {
         clearTimeout(tooSlow);
+        this.#up = false;
         this.idle = false;
         this.running = 0;
         if (code !== 0 && signal !== "SIGKILL")

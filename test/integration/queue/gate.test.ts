@@ -150,3 +150,26 @@ test("a lane's concurrency and limits are what the last worker's settings say; o
   await (await scene.worker([agent], { laneConcurrency: {}, laneLimits: {} })).close();
   expect(await set()).toEqual([null, null]);
 });
+
+test("invariant 11: in a worker of several lanes a slot of a lane's own limit that comes free is taken at once", async () => {
+  let [now, most] = [0, 0];
+  const agent = defineAgent("narrow", async ({ attempt, text }) => {
+    most = Math.max(most, ++now);
+    await new Promise((resolve) => setImmediate(resolve));
+    now -= 1;
+    // A job that is moved to be delayed leaves its slot as well.
+    if (attempt === 1 && Number(text) % 3 === 0) throw new Error("once more");
+    return "done";
+  });
+  const other = defineAgent("narrows-neighbour", () => "done");
+  await scene.publish(agent);
+  await scene.worker([agent, other], { laneConcurrency: { narrow: 1 } });
+  const turns = await Promise.all(
+    Array.from({ length: 12 }, (_, i) =>
+      scene.turnq.submit({ agent: "narrow", id: `narrow-${i}`, input: String(i), retry: { backoff: { delayMs: 1 } } }),
+    ),
+  );
+  // BullMQ's loop looks by itself every 5 s: left to that, these 16 attempts would take more than a minute.
+  expect((await results(turns)).every(({ ok }) => ok)).toBe(true);
+  expect(most).toBe(1);
+});
