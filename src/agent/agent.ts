@@ -8,6 +8,7 @@ import type { Input } from "../domain/turn-request.ts";
 import { totalTokens } from "../domain/usage.ts";
 import { systemClock, type Clock } from "./deadline.ts";
 import type { AgentInit, AgentState, CommunicateOptions, StartOptions, TurnAnswer } from "./agent-init.ts";
+import { cleanAnswer } from "./clean-answer.ts";
 import { EventCollector } from "./event-collector.ts";
 import { OngoingTurn, type AgentTurn, type Finalize, type Outcome, type TurnEnd } from "./ongoing-turn.ts";
 import { endOfStop } from "./verdict.ts";
@@ -160,7 +161,16 @@ export abstract class Agent<Config = unknown> {
 
   /** Builds the record of the turn. A subclass may add to it. */
   protected buildRecord(collector: EventCollector, end: TurnEnd): TurnRecord {
-    return collector.record({ ...end, atMs: this.#clock.monotonicMs(), environment: this.getEnvironmentInfo() });
+    return collector.record({ ...end, atMs: this.#clock.monotonicMs(), environment: this.#environmentInfo() });
+  }
+
+  /** What cannot be told of the environment must not cost the turn. */
+  #environmentInfo(): JsonObject | undefined {
+    try {
+      return this.getEnvironmentInfo();
+    } catch {
+      return undefined;
+    }
   }
 
   /** The class's ability, unless it hangs on the instance. */
@@ -297,7 +307,7 @@ export abstract class Agent<Config = unknown> {
         return this.#concludeThrown(turn, outcome.thrown);
       case "answered":
         if (turn.overdue) return this.throwTimeout(turn.finalize, turn.timeoutMs ?? this.init.limits.timeoutMs);
-        return this.#concludeAnswer(turn, outcome.answer ?? {});
+        return this.#concludeAnswer(turn, cleanAnswer(outcome.answer));
     }
   }
 

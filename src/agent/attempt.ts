@@ -1,4 +1,5 @@
 import { messageOf } from "../domain/error.ts";
+import { toJson } from "../domain/json.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import type { Message } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
@@ -295,8 +296,9 @@ class Attempt {
   #saidRecord(settled: Settled | undefined): TurnRecord | undefined {
     try {
       const said: unknown = settled !== undefined && "record" in settled ? settled.record : this.#agent?.pendingTurn;
-      const parsed = isBuilt(said) ? said : TurnRecord.safeParse(said).data;
-      return parsed;
+      if (isBuilt(said)) return said;
+      // What JSON cannot carry must not cost a second run.
+      return TurnRecord.safeParse(said).data ?? TurnRecord.safeParse(toJson(said)).data;
     } catch {
       return undefined;
     }

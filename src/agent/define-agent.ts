@@ -1,6 +1,6 @@
 import { failure, type Failure } from "../domain/failure.ts";
 import { messageOf } from "../domain/error.ts";
-import { toJson, type JsonObject } from "../domain/json.ts";
+import { asText, type JsonObject } from "../domain/json.ts";
 import type { LimitsInput, RetryInput } from "../domain/limits.ts";
 import { textOf, type Message } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
@@ -145,10 +145,10 @@ class FunctionAgent extends Agent<DefinedAgent> {
 /** Whatever a function answered, in a form that can be stored: an odd value must not cost a second run. */
 function replyOf(answered: unknown): AgentReply {
   if (answered === undefined || answered === null) return {};
-  if (typeof answered !== "object") return { output: textOfValue(answered) };
+  if (typeof answered !== "object") return { output: asText(answered) };
   try {
     const { output, failure, messages, stopped } = answered as AgentReply;
-    return { ...(output === undefined ? {} : { output: textOfValue(output) }), failure, messages, stopped };
+    return { ...(output === undefined ? {} : { output: asText(output) }), failure, messages, stopped };
   } catch (thrown) {
     return { output: `[unreadable: ${messageOf(thrown)}]` };
   }
@@ -168,11 +168,6 @@ function wrongAnswer(answered: unknown): string | undefined {
     // What cannot even be looked at is told of in the reply.
     return undefined;
   }
-}
-
-function textOfValue(value: unknown): string {
-  const json = typeof value === "string" ? value : toJson(value);
-  return typeof json === "string" ? json : JSON.stringify(json);
 }
 
 function callOf(init: AgentInit<DefinedAgent>, turn: AgentTurn, shouldStop: AgentCall["shouldStop"]): AgentCall {

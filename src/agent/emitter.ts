@@ -3,7 +3,7 @@ import { messageOf } from "../domain/error.ts";
 import type { ToolCall } from "../domain/step.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import type { PlanStep } from "../domain/turn-record.ts";
-import { NO_USAGE, UNKNOWN_USAGE, USAGE_FIELDS, Usage, addUsage, type UsageField } from "../domain/usage.ts";
+import { UNKNOWN_USAGE, USAGE_FIELDS, addUsage, readUsage, type Usage, type UsageField } from "../domain/usage.ts";
 import type { StepDetails } from "./open-step.ts";
 import type { AgentTurn } from "./ongoing-turn.ts";
 
@@ -58,7 +58,7 @@ export function emitterFor(turn: AgentTurn): Emitter {
       used = used === undefined ? usageOfCall(call) : addUsage(used, usageOfCall(call));
       emit({ type: "usage", usage: used });
     },
-    plan: (plan) => emit({ type: "plan", plan: [...plan] }),
+    plan: (plan) => emit({ type: "plan", plan: plan as PlanStep[] }),
     tool: async (name, args, run) => {
       const id = toolStart(name, args);
       try {
@@ -73,18 +73,26 @@ export function emitterFor(turn: AgentTurn): Emitter {
     toolStart,
     toolEnd,
     stepStart: () => emit({ type: "step_start", number: 1 }),
-    stepEnd: ({ success = true, ...details } = {}) => turn.endStep(success, details),
+    stepEnd: (said) => turn.endStep(!failedBy(said), said),
     event: emit,
   };
 }
 
 /** A report that names no tokens and no cost, or that is none, leaves the call unknown: it is not guessed as 0. */
-function usageOfCall(call: CallUsage): Usage {
-  const named = USAGE_FIELDS.filter((field) => call[field] !== undefined).map((field) => [field, call[field]]);
-  const { data } = Usage.safeParse({ ...NO_USAGE, modelCalls: 1, ...Object.fromEntries(named) });
-  if (data === undefined) return { ...UNKNOWN_USAGE, modelCalls: 1 };
+function usageOfCall(call: unknown): Usage {
+  if (typeof call !== "object" || call === null) return { ...UNKNOWN_USAGE, modelCalls: 1 };
+  const said = readUsage(call, { modelCalls: 1, known: "reported" });
   const amounts = USAGE_FIELDS.filter(
-    (field) => data[field] !== undefined && field !== "modelCalls" && field !== "toolCalls",
+    (field) => said[field] !== undefined && field !== "modelCalls" && field !== "toolCalls",
   );
-  return amounts.length === 0 ? { ...data, known: "unknown" } : data;
+  return amounts.length === 0 ? { ...said, known: "unknown" } : said;
+}
+
+/** A step has succeeded unless somebody says that it has not. */
+function failedBy(said: unknown): boolean {
+  try {
+    return typeof said === "object" && said !== null && Reflect.get(said, "success") === false;
+  } catch {
+    return false;
+  }
 }

@@ -338,11 +338,12 @@ function reasonsOf({ crashed, crashReason: said, failure }: RecordEnd): Pick<Tur
 }
 
 function environmentOf(...layers: (JsonObject | undefined)[]): JsonObject {
-  const merged: JsonObject = {};
+  let merged: JsonObject = {};
   for (const layer of layers) {
     if (layer === undefined) continue;
     const clean = toJson(layer);
-    if (typeof clean === "object" && clean !== null && !Array.isArray(clean)) Object.assign(merged, clean);
+    // A spread defines fields instead of assigning them, so that "__proto__" stays an ordinary key.
+    if (typeof clean === "object" && clean !== null && !Array.isArray(clean)) merged = { ...merged, ...clean };
   }
   return merged;
 }

@@ -1,8 +1,7 @@
-import { toJson } from "../domain/json.ts";
-import { cleanText } from "../domain/text.ts";
+import { asText, toJson } from "../domain/json.ts";
 import { EventBody } from "../domain/turn-event.ts";
 import { endedWell, type AttemptStatus } from "../domain/turn-record.ts";
-import { UNKNOWN_USAGE } from "../domain/usage.ts";
+import { UNKNOWN_USAGE, readUsage } from "../domain/usage.ts";
 
 type Of<T extends EventBody["type"]> = Extract<EventBody, { type: T }>;
 type Threaded = Exclude<EventBody, Of<"rolled_back"> | Of<"turn_completed">>;
@@ -216,16 +215,24 @@ function withCleanFields(raw: EventBody): EventBody {
   switch (raw.type) {
     case "text_delta":
     case "thought_delta":
-      return { ...raw, text: cleanText(raw.text) };
+      return { ...raw, text: asText(raw.text) };
+    case "usage":
+      return isObject(raw.usage) ? { ...raw, usage: readUsage(raw.usage) } : raw;
+    case "call_start":
+      return raw.model === undefined ? raw : { ...raw, model: asText(raw.model) };
     case "tool_start":
       return { ...raw, args: toJson(raw.args) };
     case "tool_end":
       return raw.result === undefined ? raw : { ...raw, result: toJson(raw.result) };
     case "agent_end":
-      return { ...raw, output: cleanText(raw.output) };
+      return { ...raw, output: asText(raw.output), ...(isObject(raw.usage) ? { usage: readUsage(raw.usage) } : {}) };
     case "plan":
-      return { ...raw, plan: raw.plan.map((step) => ({ ...step, text: cleanText(step.text) })) };
+      return { ...raw, plan: raw.plan.map((step) => ({ ...step, text: asText(step.text) })) };
     default:
       return raw;
   }
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
 }

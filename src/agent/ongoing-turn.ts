@@ -10,7 +10,7 @@ import type { Input } from "../domain/turn-request.ts";
 import type { Stored } from "./agent-init.ts";
 import { TIME_OVER, afterMs, within, type Clock } from "./deadline.ts";
 import type { EventCollector } from "./event-collector.ts";
-import type { StepDetails } from "./open-step.ts";
+import { cleanDetails, type StepDetails } from "./open-step.ts";
 import { EventGate } from "./event-gate.ts";
 import { TranscriptBudget } from "./transcript-budget.ts";
 import { TurnTimeoutError } from "./turn-errors.ts";
@@ -199,7 +199,10 @@ export class OngoingTurn implements AgentTurn {
   };
 
   readonly endStep = (success: boolean, details?: StepDetails): void => {
-    if (details !== undefined && this.#budget.fits(details)) this.collector.describeStep(details);
+    if (details !== undefined) {
+      const clean = cleanDetails(details);
+      if (this.#budget.fits(clean)) this.collector.describeStep(clean);
+    }
     this.#gate.emit({ type: "step_end", number: this.#gate.stepNumber, success });
   };
 

@@ -1,5 +1,6 @@
-import { toJson } from "../domain/json.ts";
-import { failedStep, succeededStep, type Step, type StepFacts } from "../domain/step.ts";
+import { asText, toJson } from "../domain/json.ts";
+import { Message } from "../domain/message.ts";
+import { failedStep, Step, succeededStep, type StepFacts } from "../domain/step.ts";
 import { addUsage } from "../domain/usage.ts";
 import { toolCallOf, type Segment } from "./transcript.ts";
 
@@ -8,6 +9,27 @@ export type StepDetails = Pick<StepFacts, "type" | "program" | "prints" | "memor
   readonly rawResponse?: string | undefined;
   readonly result?: unknown;
 };
+
+/** Details as an agent gave them, with nothing in them that cannot be stored: texts made of what is none, the rest left out. Never throws. */
+export function cleanDetails(said: StepDetails): StepDetails {
+  try {
+    const { type, program, prints, memory, messages, systemPrompt, rawResponse } = said;
+    const known = Step.shape.type.safeParse(type).data;
+    const read = messages === undefined ? undefined : Message.array().safeParse(toJson(messages)).data;
+    return {
+      ...(known === undefined ? {} : { type: known }),
+      ...(program === undefined ? {} : { program: asText(program) }),
+      ...(Array.isArray(prints) ? { prints: prints.map(asText) } : {}),
+      ...(memory === undefined ? {} : { memory: toJson(memory) }),
+      ...(read === undefined ? {} : { messages: read }),
+      ...(systemPrompt === undefined ? {} : { systemPrompt: asText(systemPrompt) }),
+      ...(rawResponse === undefined ? {} : { rawResponse: asText(rawResponse) }),
+      ...(said.result === undefined ? {} : { result: toJson(said.result) }),
+    };
+  } catch {
+    return {};
+  }
+}
 
 /** A step as it grows; `success` is undefined until it has ended. */
 export interface OpenStep {

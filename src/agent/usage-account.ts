@@ -30,13 +30,13 @@ export class UsageAccount {
     this.#tools += 1;
   }
 
-  /** Takes a cumulative report, which replaces the one before. Answers what it adds, undefined when nothing or when it takes back. */
+  /** Takes a cumulative report, which replaces the one before; a figure that it does not name stays. Answers what it adds, undefined when nothing or when it takes back. */
   report(usage: Usage): Usage | undefined {
     const before = this.#reported;
-    this.#reported = usage;
+    this.#reported = before === undefined ? usage : withFiguresOf(before, usage);
     // A report that counts no calls covers one: several may be under way at once.
     this.#coveredCalls = usage.modelCalls > 0 ? usage.modelCalls : Math.min(this.#calls, this.#coveredCalls + 1);
-    return tokensBeyond(usage, before);
+    return tokensBeyond(this.#reported, before);
   }
 
   /**
@@ -59,6 +59,12 @@ export class UsageAccount {
       known: reported.known === "reported" && mayLack ? "partial" : reported.known,
     };
   }
+}
+
+function withFiguresOf(before: Usage, later: Usage): Usage {
+  const all: Usage = { ...before, ...later };
+  const kept = USAGE_FIELDS.some((field) => later[field] === undefined && before[field] !== undefined);
+  return kept && later.known === "unknown" ? { ...all, known: "partial" } : all;
 }
 
 /** What `later` has beyond `before`, tokens only; undefined when nothing, or when a field shrank. */

@@ -45,6 +45,13 @@ export function toJson(value: unknown): Json {
   return convert(value, { above: [], budget: { left: MAX_VALUES } });
 }
 
+/** Any value as a text that can be stored: what is no text as its JSON, nothing as `""`. Never throws. */
+export function asText(value: unknown): string {
+  if (value === undefined) return "";
+  const json = toJson(value);
+  return typeof json === "string" ? json : JSON.stringify(json);
+}
+
 interface Place {
   readonly above: readonly object[];
   readonly budget: { left: number };

@@ -39,6 +39,36 @@ export const NO_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, know
 /** Usage of which nothing was reported. */
 export const UNKNOWN_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, known: "unknown" });
 
+/**
+ * Usage as someone outside gave it. A figure that is none (NaN, below 0, a text) counts as not reported, and the usage says
+ * that it lacks something. `unless` holds what is meant by a field that is not there. Never throws.
+ */
+export function readUsage(said: object, unless: Partial<Usage> = {}): Usage {
+  const usage: Usage = { ...NO_USAGE };
+  let whole = true;
+  let any = false;
+  const read = (field: keyof Usage): unknown => {
+    try {
+      return (Reflect.get(said, field) as unknown) ?? unless[field];
+    } catch {
+      return Number.NaN;
+    }
+  };
+  for (const field of USAGE_FIELDS) {
+    const value = read(field);
+    if (value === undefined) continue;
+    const { data } = Usage.shape[field].safeParse(value);
+    if (data === undefined) whole = false;
+    else {
+      usage[field] = data === 0 ? 0 : data; // JSON has no -0
+      any ||= field !== "modelCalls" && field !== "toolCalls";
+    }
+  }
+  const known = Usage.shape.known.safeParse(read("known")).data;
+  if (known !== undefined && whole) return { ...usage, known };
+  return { ...usage, known: any ? "partial" : "unknown" };
+}
+
 /** Sums what is known; `known` stays where both agree, mixed is `partial`. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const sum: Usage = { ...a, known: a.known === b.known ? a.known : "partial" };

@@ -120,10 +120,14 @@ describe("EventGate", () => {
       {},
       { type: "banana" },
       { type: "text_delta" },
-      { type: "usage", usage: { inputTokens: -1 } },
+      { type: "usage", usage: 7 },
       trap,
     ];
     expect(brief(through(raw))).toBe("start end");
+    // A figure that is none takes no others with it, and the usage says that it lacks something.
+    const usage = { inputTokens: -1, outputTokens: 2, modelCalls: 1, toolCalls: 0, known: "reported" };
+    const { inputTokens: _none, ...read } = { ...usage, known: "partial" };
+    expect(through([{ type: "usage", usage }])).toContainEqual({ type: "usage", usage: read });
   });
 
   it("A26: what JSON cannot carry is made safe in the arguments and results of tools", () => {

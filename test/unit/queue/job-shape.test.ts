@@ -100,6 +100,6 @@ test.each(AttemptStatus.options)("what BullMQ is told of an attempt that ended a
 
 test.each(FailureCode.options)("what BullMQ is told of a failure %s that the agent told", (code) => {
   expect(toldAsFailed(resultOf({ status: "failed", failure: failure(code, "x") }))).toBe(
-    ["config", "auth", "invalid_request"].includes(code),
+    ["config", "auth", "invalid_request", "internal"].includes(code),
   );
 });
