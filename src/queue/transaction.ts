@@ -1,8 +1,12 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "../domain/error.ts";
 import { effect, type Door } from "../pause/effect.ts";
 import type { Lane } from "./lane-set.ts";
 
 const TRIES = 3;
+/** How long a connection that broke may take to be there again, in ms: it is opened anew after 25 to 500. */
+const RECONNECT_MS = 1000;
+const LOOK_EVERY_MS = 10;
 
 /** A MULTI of the lane's connection. */
 export type Transaction = Parameters<Lane["queue"]["backend"]["addJobToTransaction"]>[0] & {
@@ -30,8 +34,16 @@ export async function sendTogether(lane: Lane, door: Door, queue: (to: Transacti
       if (left <= 1) throw error;
       // After a restart Redis knows no script, and ioredis cannot send it whole inside a MULTI.
       if (messageOf(error).startsWith("NOSCRIPT")) await loadScripts(client);
+      // Of a connection that breaks ioredis sends again what is alone, not a MULTI; and a producer's takes nothing then.
+      else await reconnected(client);
     }
   }
+}
+
+/** Waits until a connection can be used, or some time has passed. */
+async function reconnected(client: Client): Promise<void> {
+  const until = Date.now() + RECONNECT_MS;
+  while (Reflect.get(client, "status") !== "ready" && Date.now() < until) await sleep(LOOK_EVERY_MS);
 }
 
 /** Has Redis load every script that this connection defines: ours and BullMQ's. */

@@ -70,8 +70,8 @@ export interface TurnWorkerOptions {
   readonly upkeepEveryMs?: number | undefined;
   /** Tests only: all workers of a lane must agree. */
   readonly leases?: LeaseSettings | undefined;
-  /** Tests only: BullMQ's lock, so that a job whose worker is dead comes again sooner, in ms. */
-  readonly locks?: Pick<typeof BULL, "lockDuration" | "stalledInterval"> | undefined;
+  /** Tests only: BullMQ's lock (ms) and its look for jobs that nothing tells of (s), so that a dead worker's job comes again sooner. */
+  readonly locks?: Partial<Pick<typeof BULL, "lockDuration" | "stalledInterval" | "drainDelay">> | undefined;
 }
 
 /** What a shutdown left. */
