@@ -10,6 +10,13 @@ export interface WatchOrder {
   readonly deadlineAt?: number | undefined;
 }
 
+/** With the deadline in ms of `performance.now()`: a clock that is set does not move it. */
+interface Watched {
+  readonly pid: number;
+  readonly mark: string;
+  readonly deadlineMs: number | undefined;
+}
+
 export interface SupervisorLinkOptions {
   readonly store: string;
   readonly worker: string;
@@ -30,7 +37,7 @@ const CLOSE_MS = 5000;
  */
 export class SupervisorLink {
   readonly #options: SupervisorLinkOptions;
-  readonly #watches = new Map<number, WatchOrder>();
+  readonly #watches = new Map<number, Watched>();
   #nextId = 1;
   #child: ChildProcess | undefined;
   #startedAt = 0;
@@ -48,11 +55,13 @@ export class SupervisorLink {
   }
 
   /** Returns the number to give to {@link done}. */
-  watch(order: WatchOrder): number {
+  watch({ pid, mark, deadlineAt }: WatchOrder): number {
     const id = this.#nextId++;
-    this.#watches.set(id, order);
+    const deadlineMs = deadlineAt === undefined ? undefined : performance.now() + (deadlineAt - Date.now());
+    const watched = { pid, mark, deadlineMs };
+    this.#watches.set(id, watched);
     if (this.#child === undefined) this.#start();
-    else this.#tell(id, order);
+    else this.#tell(id, watched);
     return id;
   }
 
@@ -120,9 +129,8 @@ export class SupervisorLink {
     }
   }
 
-  #tell(id: number, order: WatchOrder): void {
-    const { pid, mark, deadlineAt } = order;
-    const dueMs = deadlineAt === undefined ? {} : { dueMs: Math.max(0, deadlineAt - Date.now()) };
+  #tell(id: number, { pid, mark, deadlineMs }: Watched): void {
+    const dueMs = deadlineMs === undefined ? {} : { dueMs: Math.max(0, deadlineMs - performance.now()) };
     this.#write({ type: "watch", id, pid, mark, ...dueMs });
   }
 

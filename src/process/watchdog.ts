@@ -1,6 +1,6 @@
 import { Worker } from "node:worker_threads";
 
-/** What the thread and the loop that it watches share: both instants in epoch ms. */
+/** What the thread and the loop that it watches share: both instants in ms of a clock that nobody sets, the same for all threads. */
 const BEAT = 0;
 const DEADLINE = 1;
 /** How often the loop shows that it turns, and how often that is looked at, in ms. */
@@ -14,7 +14,7 @@ const THREAD = `
   const { writeSync } = require("node:fs");
   const shared = new Float64Array(workerData.shared);
   setInterval(() => {
-    const now = Date.now();
+    const now = Number(process.hrtime.bigint() / 1000000n);
     const [beat, deadline] = shared;
     if (deadline === 0 || now < deadline + workerData.limitMs || now - beat < workerData.limitMs) return;
     writeSync(2, workerData.text + "\\n");
@@ -37,8 +37,10 @@ export function watchLoop(deadlineAt: () => number | undefined): LoopWatch {
   const shared = new SharedArrayBuffer(2 * Float64Array.BYTES_PER_ELEMENT);
   const told = new Float64Array(shared);
   const beat = (): void => {
-    told[BEAT] = Date.now();
-    told[DEADLINE] = deadlineAt() ?? 0;
+    const now = Number(process.hrtime.bigint() / 1_000_000n);
+    const at = deadlineAt();
+    told[BEAT] = now;
+    told[DEADLINE] = at === undefined ? 0 : now + (at - Date.now());
   };
   beat();
   const timer = setInterval(beat, BEAT_EVERY_MS);

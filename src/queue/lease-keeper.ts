@@ -54,6 +54,11 @@ export class LeaseKeeper {
     held.onCancel();
   }
 
+  /** Asks at once what has become of the leases, beside the interval. */
+  renewNow(): void {
+    if (!this.#stopped) void this.#renew();
+  }
+
   stop(): void {
     this.#stopped = true;
     clearTimeout(this.#timer);

@@ -15,7 +15,7 @@ const OTHER_TRIES = 5;
  * away. Throws only what does not pass by itself, or when `given_up` is aborted.
  */
 export async function untilAnswered<T>(call: () => Promise<T>, log: Log, givenUp?: AbortSignal): Promise<T> {
-  let loggedAt = 0;
+  let loggedMs = -LOG_EVERY_MS;
   for (let other = 0; ;) {
     try {
       return await call();
@@ -23,8 +23,8 @@ export async function untilAnswered<T>(call: () => Promise<T>, log: Log, givenUp
       const message = messageOf(error);
       if (!PASSING.test(message) && ++other >= OTHER_TRIES) throw error;
       if (givenUp?.aborted === true) throw error;
-      if (Date.now() - loggedAt > LOG_EVERY_MS) {
-        loggedAt = Date.now();
+      if (performance.now() - loggedMs > LOG_EVERY_MS) {
+        loggedMs = performance.now();
         log.warn({ error: message }, "Redis does not answer; the call is repeated");
       }
       await sleep(WAIT_MS);

@@ -61,7 +61,7 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
   });
   const here: RunningTurn = {
     ...name,
-    deadlineAt: Date.now() + request.limits.timeoutMs,
+    deadlineMs: performance.now() + request.limits.timeoutMs,
     shutDown: () => {
       running.stop("shutdown");
       notePhase(lane, name, "stopping");

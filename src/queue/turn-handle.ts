@@ -117,10 +117,10 @@ export class TurnHandle {
    * `not_found` when there is no such turn or generation; `closed`.
    */
   async result(options: ResultOptions = {}): Promise<TurnResult> {
-    const until = options.waitMs === undefined ? Number.POSITIVE_INFINITY : Date.now() + options.waitMs;
+    const until = options.waitMs === undefined ? Number.POSITIVE_INFINITY : performance.now() + options.waitMs;
     await this.#watch.listen(this.lane);
     for (;;) {
-      const left = until - Date.now();
+      const left = until - performance.now();
       const over = new AbortController();
       // Listened to before the row is read: what settles in between is announced to this waiter.
       const announced = this.#watch.wait(this.id, left, over.signal);

@@ -30,8 +30,8 @@ export type Scorer = (
 
 /** An attempt of this worker that is not in the ledger as closed. */
 export interface RunningTurn extends AttemptName {
-  /** Its hard deadline, epoch ms. */
-  readonly deadlineAt: number;
+  /** Its hard deadline, in ms of `performance.now()`: a clock that is set does not move it. */
+  readonly deadlineMs: number;
   /** Asks it to stop because the worker does, and has its row say so. */
   readonly shutDown: () => void;
   /** Kills it because the worker's time is over. */

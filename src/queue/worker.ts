@@ -140,8 +140,8 @@ export class TurnWorker {
   /** The earliest hard deadline of the attempts that run, epoch ms. */
   get deadlineAt(): number | undefined {
     let first: number | undefined;
-    for (const { deadlineAt } of this.#running) if (first === undefined || deadlineAt < first) first = deadlineAt;
-    return first;
+    for (const { deadlineMs } of this.#running) if (first === undefined || deadlineMs < first) first = deadlineMs;
+    return first === undefined ? undefined : Date.now() + (first - performance.now());
   }
 
   /** Takes turns from now on. When it throws nothing was begun, and it may be called again. */
@@ -177,7 +177,8 @@ export class TurnWorker {
       closing: this.#closing.signal,
       givenUp: this.#givenUp.signal,
     };
-    this.#endLag = reportLag(this.#options.log);
+    // A machine that slept has lost leases, maybe: they are asked for before the next renewal is due.
+    this.#endLag = reportLag(this.#options.log, { onJump: () => this.#renewAll() });
     const startedAt = Date.now();
     this.#leave = new WorkerRegistry(this.#options.redis).keep(() => ({
       worker: this.#options.workerId,
@@ -327,6 +328,10 @@ export class TurnWorker {
   force(): void {
     this.#givenUp.abort();
     this.#kill();
+  }
+
+  #renewAll(): void {
+    for (const { leases } of this.#lanes) leases.renewNow();
   }
 
   #kill(): void {

@@ -111,7 +111,7 @@ async function played(run: Parameters<typeof fn>[0]): Promise<TurnRecord> {
   );
 }
 
-describe.each(Object.entries(ODD))("D01, C48: %s", (_name, { value, stored: as }) => {
+describe.each(Object.entries(ODD))("A26, C42: %s", (_name, { value, stored: as }) => {
   const odd = value as never;
 
   it.each(Object.entries(PLACES))("given as %s costs no second run", async (_place, give) => {
@@ -188,7 +188,7 @@ describe.each(Object.entries(ODD))("D01, C48: %s", (_name, { value, stored: as }
   });
 });
 
-it("C48: figures of usage that are none are unknown, not 0, and a sum that lacks them says so", async () => {
+it("A26: figures of usage that are none are unknown, not 0, and a sum that lacks them says so", async () => {
   const record = await played(({ emit }) => {
     emit.usage({ inputTokens: 10, outputTokens: 5 });
     emit.usage({ inputTokens: Number.NaN, outputTokens: 7 });
