@@ -28,9 +28,9 @@ export function chaosOptions(argv: readonly string[]): ChaosOptions {
     .description(
       "Workers, Redis and their connections are killed, cut, frozen and filled while turns run; then every turn is looked at.",
     )
-    .option("--seconds <n>", "how long faults happen; the store drains afterwards", whole(1, 86_400), 30)
+    .option("--seconds <n>", "how long faults happen; the store drains afterwards", whole(1, 86_400), 25)
     .option("--workers <n>", "worker processes", whole(2, 64), 4)
-    .option("--turns <n>", "turns that are submitted in that time", whole(1, 1_000_000), 360)
+    .option("--turns <n>", "turns that are submitted in that time", whole(1, 1_000_000), 300)
     .option("--sessions <n>", "sessions among which half of them are spread", whole(1, 10_000), 12)
     .option("--seed <n>", "of the plan: the same seed and options, the same plan", whole(0, SEED_MAX))
     .option("--no-kills", "no process is killed: then no spend may be missing")

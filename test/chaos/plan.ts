@@ -76,12 +76,12 @@ const PRODUCER_CALLS = ["turnq_submit", "turnq_cancel", "exec"] as const;
 
 /** One such fault in so many seconds; each happens at least once in a run. */
 const EVERY_S = {
-  kill: 3,
+  kill: 2.5,
   terminate: 15,
   freeze: 12,
   block: 15,
   hold: 15,
-  redis: 15,
+  redis: 13,
   full: 20,
   cut: 5,
   reply: 3,

@@ -24,7 +24,7 @@ import { WorkerSlot } from "./worker-slot.ts";
 /** Attempts that one worker runs at once. */
 const CONCURRENCY = 4;
 const QUICK: LeaseSettings = { leaseMs: 2000, renewEveryMs: 250, maxGapMs: 1500, graceMs: 3000 };
-/** How long the store may take to drain, in leases and graces. */
+/** How long nothing may get on while the store drains, in leases and graces. */
 const DRAIN_ROUNDS = 5;
 
 /** A run's outcome: the figures of its line, and what is wrong. */
@@ -151,19 +151,23 @@ class Run {
     return `${this.#producer.accepted.size} turns accepted, ${this.#watch.settled} settled, by worker ${running} run`;
   }
 
-  /** Until every turn is settled and BullMQ knows; for a bounded time, since what never settles is a finding. */
+  /** Until every turn is settled and BullMQ knows; it is given up when nothing gets on, which is a finding. */
   async #drain(): Promise<void> {
     const { options, redis, slots, say } = this.#parts;
     const { leaseMs, graceMs } = options.quick ? QUICK : LEASE_SETTINGS;
     const limitMs = DRAIN_ROUNDS * (leaseMs + graceMs) + 10_000;
-    for (const givenUpAt = Date.now() + limitMs; Date.now() < givenUpAt; await sleep(200)) {
+    let before = "";
+    for (let givenUpAt = Date.now() + limitMs; Date.now() < givenUpAt; await sleep(200)) {
       const retried = this.#retries.splice(0);
       await Promise.all(retried);
-      const still = retried.length > 0 || !(await this.#watch.allSettled());
-      if (!still && (await activeJobs(redis.direct)) === 0 && slots.every((slot) => slot.idle && slot.running === 0))
-        return;
+      const open = retried.length > 0 || !(await this.#watch.allSettled());
+      const active = await activeJobs(redis.direct);
+      if (!open && active === 0 && slots.every((slot) => slot.idle && slot.running === 0)) return;
+      const now = `${this.#watch.settled} ${active} ${slots.map((slot) => slot.running).join(" ")}`;
+      if (now !== before) givenUpAt = Date.now() + limitMs;
+      before = now;
     }
-    say(`the store did not drain within ${limitMs} ms`);
+    say(`nothing got on for ${limitMs} ms: ${this.#state()}`);
   }
 
   async #gather(rest: Pick<Evidence, "slots" | "running" | "orphans" | "workerFaults">): Promise<Evidence> {
