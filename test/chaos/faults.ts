@@ -5,7 +5,7 @@ import type { RedisUnderFire } from "./redis-under-fire.ts";
 import type { WorkerSlot } from "./worker-slot.ts";
 
 /** How long a worker is waited for that runs turns, in ms: a fault of one that does nothing shows little. */
-const IDLE_WAIT_MS = 4000;
+const IDLE_WAIT_MS = 15_000;
 
 /** What faults happen to. */
 export interface Stage {
