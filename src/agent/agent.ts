@@ -272,6 +272,7 @@ export abstract class Agent<Config = unknown> {
 
   #openTurn(input: Input, options: CommunicateOptions): OngoingTurn {
     const clock = this.#clock;
+    const maxChars = this.init.limits.maxTranscriptChars;
     const collector = new EventCollector({
       agent: this.name,
       attempt: this.init.attempt,
@@ -280,6 +281,7 @@ export abstract class Agent<Config = unknown> {
       startedAt: clock.now(),
       startedMs: clock.monotonicMs(),
       announcesCalls: this.announcesCalls,
+      maxChars,
     });
     return new OngoingTurn({
       ...options,
@@ -288,6 +290,7 @@ export abstract class Agent<Config = unknown> {
       input,
       history: options.history ?? [],
       collector,
+      maxChars,
       clock,
       buildRecord: (end) => this.buildRecord(collector, end),
       killSync: () => this.killSync(),

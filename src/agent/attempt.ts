@@ -110,8 +110,9 @@ class Attempt {
       startedAt: clock.now(),
       startedMs: this.#startedMs,
       announcesCalls: spec.abilities.announcesCalls,
+      maxChars: request.limits.maxTranscriptChars,
     });
-    const budget = new TranscriptBudget();
+    const budget = new TranscriptBudget(request.limits.maxTranscriptChars);
     this.#gate = new EventGate(spec.name, (event) => {
       this.#lastEventMs = clock.monotonicMs();
       // Limits count what happened, not what there was room for.

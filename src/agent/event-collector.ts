@@ -1,9 +1,9 @@
-import type { Failure } from "../domain/failure.ts";
+import { FAILURE_MESSAGE_MAX, type Failure } from "../domain/failure.ts";
 import { deepFreeze } from "../domain/freeze.ts";
 import { toJson, type JsonObject } from "../domain/json.ts";
 import { Message, lastAssistantText } from "../domain/message.ts";
 import type { Step } from "../domain/step.ts";
-import { cleanText, cutTranscript } from "../domain/text.ts";
+import { CUT_NOTE, cleanText, cutText, cutTranscript } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { crashReason, type AttemptStatus, type PlanStep, type TurnRecord } from "../domain/turn-record.ts";
 import type { Input } from "../domain/turn-request.ts";
@@ -12,6 +12,9 @@ import { validTurn, messagesOf, type CalledTool, type Segment } from "./transcri
 import { stepOf, type OpenStep, type StepDetails } from "./open-step.ts";
 import { boundList, boundMessages } from "./bound-messages.ts";
 import { UsageAccount, bookUsage } from "./usage-account.ts";
+
+/** What an agent says of its environment, in UTF-16 units of its JSON. */
+const ENVIRONMENT_MAX = 64 * 1024;
 
 const BUILT = new WeakSet<TurnRecord>();
 
@@ -26,6 +29,8 @@ export interface CollectorOptions {
   readonly startedMs?: number | undefined;
   /** The agent's ability: then no model call is unannounced. */
   readonly announcesCalls: boolean;
+  /** The limit of the transcript; 8 Mi unless given. */
+  readonly maxChars?: number | undefined;
 }
 
 /** How the attempt ended, for the record; without it the record is of an attempt in mid-stream. */
@@ -135,7 +140,8 @@ export class EventCollector {
   /** The record as of now. */
   record(end: RecordEnd): TurnRecord {
     const { agent, attempt, iteration, input, startedAt } = this.#options;
-    const { model, usage, ...content } = end.record === undefined ? this.#content(end) : contentOf(end.record);
+    const { model, usage, ...content } =
+      end.record === undefined ? this.#content(end) : contentOf(end.record, this.#options.maxChars);
     const durationMs = this.#durationMs(end);
     const messages = bookUsage(content.messages, usage);
     const record: TurnRecord = deepFreeze({
@@ -144,7 +150,10 @@ export class EventCollector {
       iteration,
       agent,
       input: typeof input === "string" ? input : structuredClone(input),
-      output: cutTranscript(cleanText(end.output ?? content.output ?? lastAssistantText(messages))),
+      output: cutTranscript(
+        cleanText(end.output ?? content.output ?? lastAssistantText(messages)),
+        this.#options.maxChars,
+      ),
       messages,
       steps: content.steps,
       plan: content.plan.length === 0 ? [] : structuredClone(content.plan),
@@ -307,7 +316,9 @@ export class EventCollector {
   #messages(said: readonly Message[] | undefined): Message[] {
     const { input } = this.#options;
     const given = said === undefined ? undefined : Message.array().safeParse(toJson(said)).data;
-    return given === undefined ? messagesOf(input, this.#segments) : validTurn(input, boundMessages(given));
+    return given === undefined
+      ? messagesOf(input, this.#segments)
+      : validTurn(input, boundMessages(given, this.#options.maxChars));
   }
 
   #durationMs(end: RecordEnd): number {
@@ -317,13 +328,13 @@ export class EventCollector {
   }
 }
 
-function contentOf(record: TurnRecord): Content {
+function contentOf(record: TurnRecord, max: number | undefined): Content {
   const { input, output, messages, steps, plan, usage, model } = record;
   return {
     output,
-    messages: validTurn(input, boundMessages(messages)),
-    steps: boundList(steps),
-    plan: boundList(plan),
+    messages: validTurn(input, boundMessages(messages, max)),
+    steps: boundList(steps, max),
+    plan: boundList(plan, max),
     usage,
     model,
   };
@@ -333,8 +344,17 @@ function reasonsOf({ crashed, crashReason: said, failure }: RecordEnd): Pick<Tur
   const reason = said ?? (crashed ? failure?.message : undefined) ?? "";
   return {
     ...(reason === "" ? {} : { crashReason: crashReason(reason) }),
-    ...(failure === undefined ? {} : { failure }),
+    ...(failure === undefined ? {} : { failure: cutFailure(failure) }),
   };
+}
+
+/** A record that an agent built itself may hold one that is longer than any of ours. */
+function cutFailure(said: Failure): Failure {
+  const { message, cause } = said;
+  const long = (text: string | undefined): boolean => text !== undefined && text.length > FAILURE_MESSAGE_MAX;
+  if (!long(message) && !long(cause?.message)) return said;
+  const shorter = cause === undefined ? {} : { cause: { message: cutText(cause.message, FAILURE_MESSAGE_MAX) } };
+  return { ...said, message: cutText(message, FAILURE_MESSAGE_MAX), ...shorter };
 }
 
 function environmentOf(...layers: (JsonObject | undefined)[]): JsonObject {
@@ -345,5 +365,5 @@ function environmentOf(...layers: (JsonObject | undefined)[]): JsonObject {
     // A spread defines fields instead of assigning them, so that "__proto__" stays an ordinary key.
     if (typeof clean === "object" && clean !== null && !Array.isArray(clean)) merged = { ...merged, ...clean };
   }
-  return merged;
+  return JSON.stringify(merged).length <= ENVIRONMENT_MAX ? merged : { cut: CUT_NOTE };
 }

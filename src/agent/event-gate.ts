@@ -1,7 +1,11 @@
 import { asText, toJson } from "../domain/json.ts";
+import { cutText } from "../domain/text.ts";
 import { EventBody } from "../domain/turn-event.ts";
 import { endedWell, type AttemptStatus } from "../domain/turn-record.ts";
 import { UNKNOWN_USAGE, readUsage } from "../domain/usage.ts";
+
+/** Longest name of a model that is kept, in characters. */
+const MODEL_MAX = 1000;
 
 type Of<T extends EventBody["type"]> = Extract<EventBody, { type: T }>;
 type Threaded = Exclude<EventBody, Of<"rolled_back"> | Of<"turn_completed">>;
@@ -219,7 +223,7 @@ function withCleanFields(raw: EventBody): EventBody {
     case "usage":
       return isObject(raw.usage) ? { ...raw, usage: readUsage(raw.usage) } : raw;
     case "call_start":
-      return raw.model === undefined ? raw : { ...raw, model: asText(raw.model) };
+      return raw.model === undefined ? raw : { ...raw, model: cutText(asText(raw.model), MODEL_MAX) };
     case "tool_start":
       return { ...raw, args: toJson(raw.args) };
     case "tool_end":

@@ -86,6 +86,8 @@ export interface OngoingTurnOptions {
   readonly history: readonly Message[];
   readonly collector: EventCollector;
   readonly clock: Clock;
+  /** The limit of the transcript. */
+  readonly maxChars?: number | undefined;
   readonly timeoutMs?: number | undefined;
   readonly maxSteps?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -105,7 +107,7 @@ export class OngoingTurn implements AgentTurn {
   readonly collector: EventCollector;
   readonly #options: OngoingTurnOptions;
   readonly #gate: EventGate;
-  readonly #budget = new TranscriptBudget();
+  readonly #budget: TranscriptBudget;
   #controller: AbortController | undefined;
   readonly #startedMs: number;
   readonly #onAbort = (): void => this.#abortedFromOutside();
@@ -125,6 +127,7 @@ export class OngoingTurn implements AgentTurn {
     this.maxSteps = options.maxSteps;
     this.collector = options.collector;
     this.#startedMs = options.clock.monotonicMs();
+    this.#budget = new TranscriptBudget(options.maxChars);
     this.#gate = new EventGate(options.agent, (event) => {
       const fitting = this.#budget.fit(event);
       if (fitting === undefined) return this.collector.leaveOut(event, options.clock.now());

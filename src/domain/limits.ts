@@ -11,6 +11,9 @@ export const DEFAULT_TIMEOUT_MS = 600_000;
 /** Default of `limits.graceMs`: what an agent has between `shouldStop` and the kill. */
 export const DEFAULT_GRACE_MS = 5_000;
 
+/** The highest `limits.maxTranscriptChars`: what is stored as a whole must fit into a worker's memory many times over. */
+const TRANSCRIPT_LIMIT_MAX = 32 * 1024 * 1024;
+
 const limitFields = {
   timeoutMs: wholeMs.min(1),
   graceMs: wholeMs,
@@ -21,9 +24,11 @@ const limitFields = {
   maxTokens: atLeastOne.optional(),
   /** US dollars. Needs an agent whose cost is known. */
   maxCostUsd: z.number().positive().max(1e9).optional(),
+  /** Characters (UTF-16 units) of one attempt's transcript that are kept; 8 Mi unless given. What is over is cut with a note. */
+  maxTranscriptChars: z.number().int().min(1000).max(TRANSCRIPT_LIMIT_MAX).optional(),
 };
 
-/** What one turn may use. `timeoutMs`, `graceMs` and `idleMs` hold for one attempt, the counts and the cost over all attempts of a generation. */
+/** What one turn may use. `timeoutMs`, `graceMs`, `idleMs` and `maxTranscriptChars` hold for one attempt, the counts and the cost over all attempts of a generation. */
 export const Limits = z.object(limitFields);
 export type Limits = z.infer<typeof Limits>;
 /** Limits as someone gives them: every field may be left out, no other may be there. */

@@ -35,6 +35,7 @@ export async function rebuildLost(
     input: request.input,
     startedAt: opened.startedAt,
     announcesCalls,
+    maxChars: request.limits.maxTranscriptChars,
   });
   for (const event of stored) collector.add(event, event.at);
   const endedAt = Math.max(Date.now(), opened.startedAt);

@@ -31,7 +31,7 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
     after: facts.seq,
     append: (events) =>
       untilAnswered(() => ledger.append(request.id, attempt, events), worker.log, worker.givenUp).catch(() => false),
-    maxChars: TRANSCRIPT_MAX,
+    maxChars: request.limits.maxTranscriptChars ?? TRANSCRIPT_MAX,
   });
   const progress = new Progress(job, attempt, worker.log);
   const running = runAttempt({

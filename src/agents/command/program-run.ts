@@ -1,6 +1,7 @@
 import type { TurnAnswer } from "../../agent/agent.ts";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
 import { AgentCrashError, TurnTimeoutError } from "../../agent/turn-errors.ts";
+import type { Limits } from "../../domain/limits.ts";
 import { failure } from "../../domain/failure.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import type { StopReason } from "../../domain/stop-reason.ts";
@@ -25,7 +26,7 @@ export interface ProgramRunOptions {
   readonly request: string;
   /** Its stdin stays open, so that it can be told to stop. */
   readonly keepInputOpen: boolean;
-  readonly limits: { readonly timeoutMs: number; readonly graceMs: number };
+  readonly limits: Pick<Limits, "timeoutMs" | "graceMs" | "maxTranscriptChars">;
   readonly turn: AgentTurn;
   readonly markStopped: (reason: StopReason) => void;
 }
@@ -46,7 +47,7 @@ export class ProgramRun {
   readonly #options: ProgramRunOptions;
   readonly #process: SupervisedProcess;
   readonly #reader: ProtocolReader;
-  readonly #text = new OutputHead();
+  readonly #text: OutputHead;
   readonly #stderr = new OutputTail();
   readonly #startedMs = performance.now();
   #end: ProcessEnd | undefined;
@@ -58,6 +59,7 @@ export class ProgramRun {
   /** Starts the program. @throws ProcessFailure when it cannot be started */
   constructor(options: ProgramRunOptions) {
     this.#options = options;
+    this.#text = new OutputHead(options.limits.maxTranscriptChars);
     this.#reader = new ProtocolReader({
       emit: (event) => {
         options.turn.emit(event);
