@@ -9,6 +9,7 @@ export type { TurnFilter } from "./queue/turn-list.ts";
 export type { WorkerInfo } from "./queue/worker-registry.ts";
 export { WaitTimeoutError, type EventsOptions, type TurnHandle } from "./queue/turn-handle.ts";
 export type { Retention } from "./queue/retention.ts";
+export type { Readiness } from "./queue/readiness.ts";
 export type { CloseReport } from "./queue/worker.ts";
 
 export { Agent, type AgentInit, type AgentState, type CommunicateOptions, type StartOptions } from "./agent/agent.ts";

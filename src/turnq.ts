@@ -12,6 +12,7 @@ import { BatchView } from "./queue/batch-view.ts";
 import type { Directory, KnownAgent } from "./queue/directory.ts";
 import type { TurnRow } from "./ledger/ledger.ts";
 import type { LaneSet } from "./queue/lane-set.ts";
+import { withStored } from "./queue/partly-stored.ts";
 import type { Producer, Submitted } from "./queue/producer.ts";
 import type { Retention } from "./queue/retention.ts";
 import { listBatches, listLanes, type BatchInfo, type LaneInfo } from "./queue/lane-view.ts";
@@ -27,6 +28,7 @@ import {
   type TurnWorker,
   type TurnWorkerOptions,
 } from "./queue/worker.ts";
+import type { Readiness } from "./queue/readiness.ts";
 import { redisError } from "./redis/connection.ts";
 
 export interface WorkerOptions {
@@ -110,7 +112,7 @@ export class Turnq {
    */
   async submitMany(items: AsyncIterable<unknown> | Iterable<unknown>, options: SubmitManyOptions): Promise<Batch> {
     const { batch, agents = [], epochs = 1, expect } = options;
-    await this.#parts.directory.refresh();
+    await this.refreshAgents();
     await this.#parts.directory.learn(agents);
     const cells: CellOptions = { batch, agents, epochs, expect, directory: this.agentDirectory(agents) };
     for await (const _stored of this.store(requestsOfObjects(items, cells)));
@@ -119,10 +121,14 @@ export class Turnq {
 
   /** Stores requests that are checked already, chunk by chunk, and tells what became of each. */
   async *store(requests: AsyncIterable<TurnRequest>): AsyncGenerator<Submitted[]> {
+    let stored = 0;
     try {
-      yield* this.#parts.producer.submitMany(requests);
+      for await (const chunk of this.#parts.producer.submitMany(requests)) {
+        stored += chunk.length;
+        yield chunk;
+      }
     } catch (error) {
-      throw asTurnqError(error, this.#parts.redis);
+      throw withStored(asTurnqError(error, this.#parts.redis), stored);
     }
   }
 
@@ -329,6 +335,15 @@ export class WorkerHandle {
     }
     if (open === undefined) return { complete: true, abandoned: 0, turns: [] };
     return await closeOpen(open, { limitMs: Math.max(0, limitMs - (performance.now() - startedMs)), onPhase });
+  }
+
+  /** Whether it takes turns now, and if not, why. Cheap, never throws, asks nothing of Redis: made for a health check. */
+  readiness(): Readiness {
+    if (this.#closed !== undefined)
+      return { ready: false, reason: "closing", message: "the worker takes no more turns" };
+    return (
+      this.#started?.inner.readiness() ?? { ready: false, reason: "not_started", message: "the worker was not started" }
+    );
   }
 
   /** Attempts that run here now. */

@@ -1,8 +1,12 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { createRedisBackend, type BackendFactory } from "bullmq";
 import { effect, type Door } from "../pause/effect.ts";
 
 /** Fields of a job's hash that BullMQ writes together with its own move, after its check of the lock. */
 export type JobFields = Readonly<Record<string, string>>;
+
+/** How long a lane takes nothing after Redis refused to give it a job, in ms: as long as a call to the ledger waits. */
+const REFUSED_PAUSE_MS = 500;
 
 const told = new WeakMap<object, JobFields>();
 
@@ -51,5 +55,13 @@ export const finishingBackend: BackendFactory<RedisBackend> = (name, options, co
 
 function behindDoor(backend: RedisBackend, method: string, door: Door): void {
   const call: (...args: unknown[]) => Promise<unknown> = Reflect.get(backend, method);
-  Reflect.set(backend, method, (...args: unknown[]) => effect(door, () => call.apply(backend, args)));
+  Reflect.set(backend, method, async (...args: unknown[]) => {
+    try {
+      return await effect(door, () => call.apply(backend, args));
+    } catch (error) {
+      // BullMQ's loop fetches again at once after an error reply: without a pause a full Redis has it spin.
+      if (door === "bull:fetch" && error instanceof Error && error.name === "ReplyError") await sleep(REFUSED_PAUSE_MS);
+      throw error;
+    }
+  });
 }

@@ -28,13 +28,31 @@ export class LeaseKeeper {
   readonly #held = new Map<string, Held>();
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
+  #answeredMs = performance.now();
+  #refusal: string | undefined;
 
   constructor(ledger: LaneLedger, log: Log) {
     this.#ledger = ledger;
     this.#log = log;
   }
 
+  /** How long ago Redis last answered a renewal, in ms. */
+  get silentMs(): number {
+    return performance.now() - this.#answeredMs;
+  }
+
+  /** A longer silence means that Redis is away: others of the lane judge by the same time. */
+  get patienceMs(): number {
+    return this.#ledger.leases.maxGapMs;
+  }
+
+  /** The error that Redis answered the last renewal with, if it did. */
+  get refusal(): string | undefined {
+    return this.#refusal;
+  }
+
   start(): void {
+    this.#answeredMs = performance.now();
     this.#schedule();
   }
 
@@ -76,6 +94,8 @@ export class LeaseKeeper {
   async #renew(): Promise<void> {
     try {
       const { lost, cancelled } = await this.#ledger.renew([...this.#held.values()]);
+      this.#answeredMs = performance.now();
+      this.#refusal = undefined;
       // A message may be lost: what was cancelled without one is named here.
       for (const { turn, attempt } of cancelled) if (this.#held.get(turn)?.attempt === attempt) this.cancelled(turn);
       for (const { turn, attempt } of lost) {
@@ -85,6 +105,7 @@ export class LeaseKeeper {
         held.onLost();
       }
     } catch (error) {
+      this.#refusal = error instanceof Error && error.name === "ReplyError" ? error.message : undefined;
       this.#log.debug({ lane: this.#ledger.lane, error: messageOf(error) }, "leases were not renewed");
     }
   }

@@ -19,6 +19,7 @@ import { LeaseKeeper } from "./lease-keeper.ts";
 import { Reconciler } from "./reconciler.ts";
 import type { Retention } from "./retention.ts";
 import { reportLag } from "./loop-lag.ts";
+import { readinessOf, type Readiness } from "./readiness.ts";
 import { Slots, type Release } from "./slots.ts";
 import { SlottedLane } from "./slotted-backend.ts";
 import { WorkerRegistry } from "./worker-registry.ts";
@@ -107,6 +108,9 @@ interface Fetching {
 }
 
 interface LaneWorker {
+  readonly lane: string;
+  /** Its loop ended though nobody closed it. */
+  ended: boolean;
   readonly bull: Worker;
   readonly leases: LeaseKeeper;
   readonly reconciler: Reconciler;
@@ -135,6 +139,14 @@ export class TurnWorker {
   /** Attempts that run now. */
   get running(): number {
     return this.#running.size;
+  }
+
+  /** Whether it takes turns now, from what was observed; asks nothing of Redis. */
+  readiness(): Readiness {
+    if (this.#closing.signal.aborted)
+      return { ready: false, reason: "closing", message: "the worker takes no more turns" };
+    if (this.#lanes.length === 0) return { ready: false, reason: "not_started", message: "no lane is open yet" };
+    return readinessOf(this.#lanes);
   }
 
   /** The earliest hard deadline of the attempts that run, epoch ms. */
@@ -243,8 +255,12 @@ export class TurnWorker {
     leases.start();
     const reconciler = this.#reconciler(lane);
     reconciler.start();
-    void bull.run().catch((error: unknown) => log.error({ lane, error: messageOf(error) }, "the loop of a lane ended"));
-    return { bull, leases, reconciler };
+    const opened: LaneWorker = { lane, ended: false, bull, leases, reconciler };
+    void bull.run().catch((error: unknown) => {
+      opened.ended = true;
+      log.error({ lane, error: messageOf(error) }, "the loop of a lane ended");
+    });
+    return opened;
   }
 
   #reconciler(name: string): Reconciler {
