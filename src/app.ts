@@ -24,6 +24,7 @@ import { Producer } from "./queue/producer.ts";
 import { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnWorker } from "./queue/worker.ts";
 import type { ProcessPort } from "./queue/worker-context.ts";
+import { refuseClusterNode } from "./redis/cluster.ts";
 import { connect, whenReady, type RedisTarget } from "./redis/connection.ts";
 import { SILENT, type Log } from "./telemetry/log.ts";
 import { Turnq, type WorkerOptions } from "./turnq.ts";
@@ -41,7 +42,7 @@ export interface NamedClass {
 export type AgentLike = DefinedAgent | NamedClass | NamedEntry;
 
 export interface OpenOptions {
-  /** A URL, ioredis options, or an ioredis, of which a duplicate is made. */
+  /** A URL (`redis+cluster://host:port,…` for a Redis Cluster), ioredis options, or an ioredis Redis or Cluster, of which a duplicate is made. */
   readonly redis: RedisTarget;
   /** Agents that this process knows without asking the store: workers may run them, producers check against them. */
   readonly agents?: readonly AgentLike[] | undefined;
@@ -65,6 +66,7 @@ export async function openTurnq(options: OpenOptions): Promise<Turnq> {
   const redis = connect(options.redis, "producer", { name: "turnq" });
   try {
     await whenReady(redis, options.connectWithinMs ?? CONNECT_WITHIN_MS);
+    await refuseClusterNode(redis);
     return await compose(options, redis, log);
   } catch (error) {
     redis.disconnect();

@@ -387,6 +387,9 @@ export function asTurnqError(error: unknown, redis?: Redis): unknown {
   const fromRedis =
     name === "ReplyError" ||
     name === "MaxRetriesPerRequestError" ||
-    /Stream isn't writeable|Connection is closed|Command timed out|ECONN/.test(String(error));
+    name === "ClusterAllFailedError" ||
+    /Stream isn't writeable|Cluster isn't ready|Too many Cluster redirections|None of startup nodes|Connection is closed|Command timed out|ECONN/.test(
+      String(error),
+    );
   return fromRedis ? redisError(error, redis) : error;
 }

@@ -19,6 +19,7 @@ import { submitChunk } from "../src/queue/submit-chunk.ts";
 import { connect, whenReady } from "../src/redis/connection.ts";
 import { SILENT } from "../src/telemetry/log.ts";
 import { storedRequest } from "./agents.ts";
+import { everywhere } from "./cluster.ts";
 import { executeTwice } from "./twice.ts";
 
 export type Run = Extract<Begun, { kind: "run" }>;
@@ -48,7 +49,7 @@ export class TestLane {
   }
 
   static async open(url: string, options: TestLaneOptions = {}): Promise<TestLane> {
-    const redis = connect(url, "worker");
+    const redis = everywhere(connect(url, "worker"));
     await whenReady(redis, 5000);
     lanes += 1;
     const lane = new TestLane(redis, `lane-${process.pid}-${lanes}`, { ...LEASE_SETTINGS, ...options.leases });

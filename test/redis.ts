@@ -31,11 +31,24 @@ export interface ThrowAwayRedis extends RedisServer {
   readonly dir: string;
 }
 
-/** A redis-server on a temporary folder. It dies with the test process, also when that is killed (on Linux). */
+/**
+ * A redis-server on a temporary folder. It dies with the test process, also when that is killed (on Linux).
+ * With TURNQ_TEST_CLUSTER=1 (`npm run test:cluster`) it is a cluster of three, whose `url` says so.
+ */
 export async function throwAwayRedis(options: Partial<RedisServerOptions> = {}): Promise<ThrowAwayRedis> {
-  const dir = await mkdtemp(join(tmpdir(), "turnq-test-redis-"));
+  if (process.env.TURNQ_TEST_CLUSTER !== "1") return throwAwaySingle(options);
+  const { throwAwayCluster } = await import("./cluster.ts");
+  const { url, nodes, stop } = await throwAwayCluster(options);
+  const [first] = nodes;
+  if (first === undefined) throw new Error("a cluster without nodes");
+  return { ...first, url, stop };
+}
+
+/** One redis-server, whatever the tests run on. */
+export async function throwAwaySingle(options: Partial<RedisServerOptions> = {}): Promise<ThrowAwayRedis> {
+  const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "turnq-test-redis-")));
   const binary = redisBinary();
-  const server = await startRedisServer({ binary, dir, wrapper: dieWithParent(), ...options });
+  const server = await startRedisServer({ binary, wrapper: dieWithParent(), ...options, dir });
   const stop = async (): Promise<void> => {
     await server.stop();
     await rm(dir, { recursive: true, force: true });

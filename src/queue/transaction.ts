@@ -49,6 +49,11 @@ async function reconnected(client: Client): Promise<void> {
 /** Has Redis load every script that this connection defines: ours and BullMQ's. */
 async function loadScripts(client: Client): Promise<void> {
   const defined: Readonly<Record<string, { readonly lua: string }>> = Reflect.get(client, "scriptsSet") ?? {};
-  const load: (how: "LOAD", lua: string) => Promise<unknown> = Reflect.get(client, "script");
-  await Promise.all(Object.values(defined).map(({ lua }) => load.call(client, "LOAD", lua)));
+  // Every node of a cluster has scripts of its own, and which one lacks them is not said.
+  const nodes: ((role: "master") => object[]) | undefined = client.isCluster ? Reflect.get(client, "nodes") : undefined;
+  const loading = (nodes?.call(client, "master") ?? [client]).flatMap((node) => {
+    const load: (how: "LOAD", lua: string) => Promise<unknown> = Reflect.get(node, "script");
+    return Object.values(defined).map(({ lua }) => load.call(node, "LOAD", lua));
+  });
+  await Promise.all(loading);
 }

@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
-import type { RedisOptions } from "ioredis";
+import type { Cluster, RedisOptions } from "ioredis";
 import { isTurnqError, messageOf, TurnqError } from "../domain/error.ts";
+import { clusterAddress, copyCluster, isCluster, openCluster, shownCluster, type ClusterSettings } from "./cluster.ts";
 import { redactUrl } from "./url.ts";
 
 /**
@@ -9,8 +10,8 @@ import { redactUrl } from "./url.ts";
  */
 export type ConnectionRole = "producer" | "worker";
 
-/** A URL, options, or a connection whose settings are taken over. */
-export type RedisTarget = string | RedisOptions | Redis;
+/** A URL (`redis+cluster://…` for a cluster), options, or a connection whose settings are taken over. */
+export type RedisTarget = string | RedisOptions | Redis | Cluster;
 
 export interface ConnectOptions {
   /** Shown by `CLIENT LIST`. */
@@ -52,17 +53,44 @@ export function redisOptions(role: ConnectionRole, options: ConnectOptions = {})
  */
 export function connect(target: RedisTarget, role: ConnectionRole, options: ConnectOptions = {}): Redis {
   const settings = redisOptions(role, options);
-  const prefix = typeof target === "string" ? undefined : (target instanceof Redis ? target.options : target).keyPrefix;
+  const given = target instanceof Redis || isCluster(target);
+  const prefix = typeof target === "string" ? undefined : (given ? target.options : target).keyPrefix;
   if (prefix !== undefined && prefix !== "") {
     throw new TurnqError("config", "A Redis connection for turnq cannot have a keyPrefix.");
   }
-  const redis = open(target, settings);
+  const redis = open(target, role, settings);
   redis.on("error", options.onError ?? (() => undefined));
   return redis;
 }
 
-function open(target: RedisTarget, settings: ConnectionSettings): Redis {
-  if (typeof target === "string") return new Redis(target, settings);
+/**
+ * How a role's settings are said to a cluster: nodes are not waited for one by one, a command is sent again by way of
+ * the cluster. A worker's goes on until its slot has a node again, a producer's for about two seconds.
+ */
+export function clusterOptions(role: ConnectionRole, settings: ConnectionSettings): ClusterSettings {
+  const { retryStrategy, enableOfflineQueue, ...node } = settings;
+  return {
+    redisOptions: node,
+    enableOfflineQueue: enableOfflineQueue ?? true,
+    clusterRetryStrategy: retryStrategy,
+    retryDelayOnFailover: 100,
+    retryDelayOnClusterDown: 100,
+    slotsRefreshTimeout: settings.connectTimeout ?? 5_000,
+    maxRedirections: role === "worker" ? Number.MAX_SAFE_INTEGER : 16,
+    lazyConnect: false,
+  };
+}
+
+function open(target: RedisTarget, role: ConnectionRole, settings: ConnectionSettings): Redis {
+  if (typeof target === "string") {
+    const cluster = clusterAddress(target);
+    if (cluster === undefined) return new Redis(target, settings);
+    const { nodes, username, password, tls } = cluster;
+    return openCluster(nodes, clusterOptions(role, { ...settings, username, password, ...(tls ? { tls: {} } : {}) }));
+  }
+  if (isCluster(target)) {
+    return copyCluster(target, clusterOptions(role, { ...target.options.redisOptions, ...settings }));
+  }
   if (target instanceof Redis) return target.duplicate({ ...settings, lazyConnect: false });
   return new Redis({ ...target, ...settings });
 }
@@ -84,7 +112,7 @@ export async function whenReady(redis: Redis, withinMs: number): Promise<void> {
     const onEnd = (): void => settle(() => reject(unreachable(redis, last, "the connection was closed")));
     const onError = (error: Error): void => {
       last = error;
-      if (isRefusal(error)) settle(() => reject(redisError(error, redis)));
+      if (isRefusal(error)) settle(() => reject(redisError(Reflect.get(error, "lastNodeError") ?? error, redis)));
     };
     const timer = setTimeout(() => {
       settle(() => reject(unreachable(redis, last, `no answer within ${withinMs} ms`)));
@@ -120,9 +148,16 @@ function unreachable(redis: Redis | undefined, cause: Error | undefined, what: s
 
 /** Where a connection goes, without its password. */
 function describe(redis: Redis): string {
+  if (isCluster(redis)) return shownCluster(clusterOf(redis as unknown as Cluster));
   const { host, port, path, tls } = redis.options;
   if (path !== undefined && path !== null) return path;
   return redactUrl(`${tls === undefined ? "redis" : "rediss"}://${host ?? "localhost"}:${port ?? 6379}`);
+}
+
+function clusterOf(cluster: Cluster): Parameters<typeof shownCluster>[0] {
+  const seeds: readonly { readonly host?: string; readonly port?: number }[] = Reflect.get(cluster, "startupNodes");
+  const nodes = seeds.map(({ host = "localhost", port = 6379 }) => ({ host, port }));
+  return { nodes, tls: cluster.options.redisOptions?.tls !== undefined };
 }
 
 function isReply(error: Error): boolean {
@@ -131,5 +166,8 @@ function isReply(error: Error): boolean {
 
 /** Errors that trying again does not mend. */
 function isRefusal(error: Error): boolean {
+  // A cluster says that no node could be asked, and in it what the last one answered.
+  const last: unknown = Reflect.get(error, "lastNodeError");
+  if (last instanceof Error) return isRefusal(last);
   return isReply(error) && /^(NOAUTH|WRONGPASS|NOPERM|ERR invalid password)/.test(error.message);
 }

@@ -1,7 +1,11 @@
+import { clusterAddress, shownCluster } from "./cluster.ts";
+
 /** A Redis URL without its password, for people and logs. Text that is no URL is not shown at all. */
 export function redactUrl(url: string): string {
   let parsed: URL;
   try {
+    const cluster = clusterAddress(url);
+    if (cluster !== undefined) return shownCluster(cluster);
     parsed = new URL(url);
   } catch {
     return "redis://(not a URL)";

@@ -1,9 +1,9 @@
-import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { laneTag } from "../../../src/ledger/keys.ts";
 import { addUsage, type Usage } from "../../../src/domain/usage.ts";
 import { checkLane } from "../../check-lane.ts";
 import { closing, settlement, TEN_TOKENS, TestLane, testEvents, testRecord, type Run } from "../../lane.ts";
+import { connect } from "../../../src/redis/connection.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { dump } from "../../twice.ts";
 
@@ -120,7 +120,7 @@ describe("close", () => {
 describe("settle", () => {
   test("stores the Result, the outcome and the counts, all at once, and tells those who listen", async () => {
     const heard: string[] = [];
-    const subscriber = new Redis(server.url);
+    const subscriber = connect(server.url, "worker");
     await subscriber.subscribe(`${laneTag(lane.name)}/settled`);
     subscriber.on("message", (_channel: string, turn: string) => heard.push(turn));
     const settle = settlement(run.facts, testRecord(run));

@@ -1,8 +1,8 @@
-import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { cancelChannel, laneTag } from "../../../src/ledger/keys.ts";
 import { checkLane } from "../../check-lane.ts";
 import { closing, settlement, TEN_TOKENS, TestLane, testRecord, unrun } from "../../lane.ts";
+import { connect } from "../../../src/redis/connection.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { dump } from "../../twice.ts";
 
@@ -133,7 +133,7 @@ describe("an attempt is open", () => {
   test("it is flagged, told by message and by the next renewal; the first reason stands", async () => {
     await lane.run("t1");
     const heard: string[] = [];
-    const subscriber = new Redis(server.url);
+    const subscriber = connect(server.url, "worker");
     await subscriber.subscribe(cancelChannel(lane.name));
     subscriber.on("message", (_channel: string, turn: string) => heard.push(turn));
     expect(await cancel("t1", { reason: "first" })).toEqual({ kind: "requested" });

@@ -24,11 +24,13 @@ import type { Retention } from "../../../src/queue/retention.ts";
 import type { TurnHandle } from "../../../src/queue/turn-handle.ts";
 import type { ProcessPort } from "../../../src/queue/worker-context.ts";
 import { TurnWorker } from "../../../src/queue/worker.ts";
+import { isCluster } from "../../../src/redis/cluster.ts";
 import { connect, whenReady } from "../../../src/redis/connection.ts";
 import { SILENT, type Log } from "../../../src/telemetry/log.ts";
 import type { Turnq } from "../../../src/turnq.ts";
 import { startOptions } from "../../agents.ts";
 import { checkLane } from "../../check-lane.ts";
+import { everywhere } from "../../cluster.ts";
 
 /** How long a condition may take to come true, in ms: far above what any needs. */
 const PATIENCE_MS = 30_000;
@@ -96,7 +98,7 @@ export class Scene {
   }
 
   static async open(url: string, agents: readonly AgentLike[] = []): Promise<Scene> {
-    const redis = connect(url, "worker");
+    const redis = everywhere(connect(url, "worker"));
     await whenReady(redis, 5000);
     return new Scene(url, await openTurnq({ redis: url, agents }), redis);
   }
@@ -160,8 +162,13 @@ export class Scene {
 
   /** A queue as any BullMQ tool opens it: by name and prefix alone. */
   queue(lane: string): Queue {
-    const queue = new Queue(lane, { connection: { url: this.url }, prefix: laneTag(lane) });
-    this.onClose(() => queue.close());
+    // BullMQ is given a connection for a cluster; what it opens itself it also closes.
+    const own = isCluster(this.redis) ? connect(this.url, "worker") : undefined;
+    const queue = new Queue(lane, { connection: own ?? { url: this.url }, prefix: laneTag(lane) });
+    this.onClose(async () => {
+      await queue.close();
+      own?.disconnect();
+    });
     return queue;
   }
 
