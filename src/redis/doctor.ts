@@ -1,4 +1,6 @@
 import type { Redis } from "ioredis";
+import { primaries } from "./cluster.ts";
+import { checkHealth, factsOf, READ_SETTINGS } from "./doctor-health.ts";
 import { DURABLE_SETTINGS, REDIS_VERSION_MIN, REDIS_VERSION_WAITAOF } from "./settings.ts";
 
 /** One thing that `turnq doctor` looked at. */
@@ -13,15 +15,75 @@ export interface RedisCheck {
   readonly hint: string;
 }
 
-/** Asks a Redis whether it keeps what it acknowledges. Rejects when it does not answer. */
+/** Asks a Redis, or every primary of a cluster, whether it keeps what it acknowledges. Rejects when it does not answer. */
 export async function checkRedis(redis: Redis): Promise<RedisCheck[]> {
-  const info = await redis.info("server");
-  const [appendonly, appendfsync, policy] = await Promise.all([
-    readSetting(redis, "appendonly"),
-    readSetting(redis, "appendfsync"),
-    readSetting(redis, "maxmemory-policy"),
+  const nodes = primaries(redis);
+  if (nodes.length === 1 && nodes[0] === redis) return checkNode(redis);
+  const found = await Promise.all(
+    nodes.map(async (node) => (await checkNode(node)).map((check) => ({ node: shownNode(node), check }))),
+  );
+  return [await checkCluster(redis), ...merged(found.flat())];
+}
+
+/** One check for all nodes: the worst of them, which is named. */
+function merged(found: readonly { readonly node: string; readonly check: RedisCheck }[]): RedisCheck[] {
+  return [...new Set(found.map(({ check }) => check.name))].flatMap((name) => {
+    const same = found.filter(({ check }) => check.name === name);
+    const bad = same.filter(({ check }) => !check.ok);
+    const worst = bad.find(({ check }) => check.severity === "error") ?? bad[0];
+    return worst === undefined
+      ? same.slice(0, 1).map(({ check }) => check)
+      : [{ ...worst.check, found: `${worst.check.found} at ${worst.node}` }];
+  });
+}
+
+function shownNode(node: Redis): string {
+  return `${node.options.host ?? "localhost"}:${node.options.port ?? 6379}`;
+}
+
+async function checkCluster(redis: Redis): Promise<RedisCheck> {
+  const state = /^cluster_state:(\S+)/m.exec(String(await redis.cluster("INFO")))?.[1] ?? "unknown";
+  const hint = state === "ok" ? "" : "Lanes whose slots have no node wait: look at CLUSTER NODES.";
+  return { name: "cluster", ok: state === "ok", severity: "error", found: state, wanted: "ok", hint };
+}
+
+async function checkNode(redis: Redis): Promise<RedisCheck[]> {
+  const [info, ...settings] = await Promise.all([
+    readInfo(redis),
+    ...READ_SETTINGS.map((name) => readSetting(redis, name)),
   ]);
-  return [checkVersion(info), checkAppendonly(appendonly), checkAppendfsync(appendfsync), checkPolicy(policy)];
+  const clock = await clockSkew(redis);
+  const facts = factsOf(info, Object.fromEntries(READ_SETTINGS.map((name, i) => [name, settings[i]])));
+  return [
+    checkVersion(info),
+    checkAppendonly(facts.appendonly),
+    checkAppendfsync(facts.setting("appendfsync")),
+    checkPolicy(facts.policy),
+    ...checkHealth(facts, clock),
+  ];
+}
+
+/** All of INFO; "" where it is not allowed. */
+async function readInfo(redis: Redis): Promise<string> {
+  try {
+    return await redis.info();
+  } catch (error) {
+    if (error instanceof Error && error.name === "ReplyError") return "";
+    throw error;
+  }
+}
+
+/** How far this machine's clock is from Redis's, in ms, less what the question took; undefined when it does not tell. */
+async function clockSkew(redis: Redis): Promise<number | undefined> {
+  try {
+    const before = Date.now();
+    const [seconds, micros] = await redis.time();
+    const middle = (before + Date.now()) / 2;
+    return Math.round(middle - (Number(seconds) * 1000 + Number(micros) / 1000));
+  } catch (error) {
+    if (error instanceof Error && error.name === "ReplyError") return undefined;
+    throw error;
+  }
 }
 
 /** undefined where the server does not let its settings be read, as hosted ones do. */

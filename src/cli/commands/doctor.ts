@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 import { loadConfig } from "../../config.ts";
 import { isTurnqError, messageOf } from "../../domain/error.ts";
 import { findRedisServer, packageRoot } from "../../redis/binary.ts";
+import { refuseClusterNode } from "../../redis/cluster.ts";
 import { connect, whenReady } from "../../redis/connection.ts";
 import { checkRedis, type RedisCheck } from "../../redis/doctor.ts";
 import { withoutPasswords } from "../../telemetry/passwords.ts";
@@ -135,6 +136,7 @@ async function checkStore(context: CommandContext): Promise<RedisCheck[]> {
     const redis = connect(place.url, "producer", { name: "turnq-doctor" });
     try {
       await whenReady(redis, CONNECT_WITHIN_MS);
+      await refuseClusterNode(redis);
       const found = {
         name: "redis",
         ok: true,
@@ -150,7 +152,8 @@ async function checkStore(context: CommandContext): Promise<RedisCheck[]> {
     }
   } catch (error) {
     const found = withoutPasswords(messageOf(error));
-    return [{ name: "redis", ok: false, severity: "error", found, wanted: "", hint: "" }];
+    const hint = isTurnqError(error) ? (error.hint ?? "") : "";
+    return [{ name: "redis", ok: false, severity: "error", found, wanted: "", hint }];
   }
 }
 

@@ -1,6 +1,7 @@
 import { afterEach, expect, test } from "vitest";
 import { connect } from "../../../src/redis/connection.ts";
 import { checkRedis } from "../../../src/redis/doctor.ts";
+import { checkHealth, factsOf } from "../../../src/redis/doctor-health.ts";
 import type { RedisCheck } from "../../../src/redis/doctor.ts";
 import type { RedisServerOptions } from "../../../src/redis/server.ts";
 import { throwAwayRedis } from "../../redis.ts";
@@ -30,6 +31,10 @@ test("a Redis that was started by us passes", async () => {
     ["appendonly", true],
     ["appendfsync", true],
     ["maxmemory-policy", true],
+    ["append-only file", true],
+    ["memory", true],
+    ["evicted keys", true],
+    ["clock", true],
   ]);
 });
 
@@ -59,10 +64,11 @@ test("a Redis without an append-only file is an error", async () => {
 test("settings that must not be read are warnings, not a failure of the check", async () => {
   const checks = await check({}, [["ACL", "SETUSER", "default", "-config"]]);
   expect(checks.filter((one) => !one.ok).map((one) => [one.name, one.severity, one.found])).toEqual([
-    ["appendonly", "warning", "not readable"],
     ["appendfsync", "warning", "not readable"],
-    ["maxmemory-policy", "warning", "not readable"],
   ]);
+  // What INFO says of them stands in for the settings.
+  expect(named(checks, "appendonly")).toMatchObject({ ok: true, found: "yes" });
+  expect(named(checks, "maxmemory-policy")).toMatchObject({ ok: true, found: "noeviction" });
 });
 
 test.each([
@@ -76,6 +82,29 @@ test.each([
   const fake = {
     info: () => Promise.resolve(info),
     config: () => Promise.resolve([]),
+    time: () => Promise.resolve([0, 0]),
   } as unknown as Parameters<typeof checkRedis>[0];
   expect(named(await checkRedis(fake), "version")).toMatchObject({ ok, found });
+});
+
+test("memory that is nearly full, evicted keys, a failed write, replicas that are not needed, a clock far off", () => {
+  const info = [
+    "role:master",
+    "connected_slaves:2",
+    "used_memory:95",
+    "maxmemory:100",
+    "evicted_keys:3",
+    "aof_enabled:1",
+    "aof_last_write_status:err",
+  ].join("\r\n");
+  const found = checkHealth(factsOf(info, { "min-replicas-to-write": "0" }), -60_000);
+  expect(found.map(({ name, ok, severity }) => [name, ok, severity])).toEqual([
+    ["append-only file", false, "error"],
+    ["memory", false, "warning"],
+    ["evicted keys", false, "error"],
+    ["min-replicas-to-write", false, "warning"],
+    ["clock", false, "warning"],
+  ]);
+  expect(found.every(({ hint }) => hint !== "")).toBe(true);
+  expect(checkHealth(factsOf("role:slave", {}), 0).map(({ name, ok }) => [name, ok])).toContainEqual(["role", false]);
 });
