@@ -88,6 +88,7 @@ export class Deliveries {
       attemptsStarted: job.attemptsStarted,
     };
     for (;;) {
+      const askedMs = performance.now();
       const begun = await untilAnswered(
         () => ledger.begin(delivery, worker.workerId, spec.abilities.announcesCalls),
         worker.log,
@@ -97,6 +98,9 @@ export class Deliveries {
         await this.#expire(delivery.turn);
         continue;
       }
+      // A process that stood still before it could read the answer may have lost the attempt since: it is asked again, and
+      // the answer is the same while the attempt is this delivery's. No agent starts on an answer that is old.
+      if (begun.kind === "run" && performance.now() - askedMs > ledger.leases.leaseMs / 2) continue;
       if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
       const finished = await this.#closeLost(delivery.turn, begun);
       if (finished.kind === "later")

@@ -4,6 +4,7 @@ import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { closing, testRecord } from "../../lane.ts";
 import { Gate, QUICK, Scene, until } from "./scene.ts";
+import { installProbe } from "../../../src/pause/effect.ts";
 
 let server: ThrowAwayRedis;
 let scene: Scene;
@@ -180,4 +181,42 @@ test("the attempt of a worker that learns of its loss is told to stop, and nothi
   const result = await turn.result({ waitMs: 20_000 });
   expect(result).toMatchObject({ ok: true, output: "second", usage: { inputTokens: 5 } });
   await scene.check("loser");
+});
+
+test("invariant 10, D04: a worker that stood still after begin starts no attempt that another worker has closed and settled meanwhile", async () => {
+  const runs: number[] = [];
+  const agent = defineAgent("stood-still", ({ attempt }) => {
+    runs.push(attempt);
+    return `attempt ${attempt}`;
+  });
+  await scene.publish(agent);
+  const [begun, settled] = [new Gate(), new Gate()];
+  let held = false;
+  // The first begin has been executed, and its worker reads the answer only when all is over.
+  installProbe(async (point) => {
+    if (point !== "after:script:begin" || held) return;
+    held = true;
+    begun.open();
+    await settled.opened;
+  });
+  try {
+    const first = await scene.worker([agent], { leases: QUICK, concurrency: 1 });
+    const turn = await scene.turnq.submit({ agent: "stood-still", input: "x", id: "stood-still-1" });
+    await begun.opened;
+    await scene.worker([agent], { leases: QUICK });
+    await scene.stall("stood-still", turn.id);
+    expect(await turn.result({ waitMs: 30_000 })).toMatchObject({
+      ok: true,
+      output: "attempt 2",
+      attempts: [{ attempt: 1, status: "lost" }, { attempt: 2 }],
+    });
+    settled.open();
+    await first.close();
+    expect(runs).toEqual([2]);
+    await scene.told("stood-still", turn.id);
+    await scene.check("stood-still");
+  } finally {
+    settled.open();
+    installProbe(undefined);
+  }
 });
