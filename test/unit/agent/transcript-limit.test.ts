@@ -40,7 +40,10 @@ const WAYS: Readonly<Record<string, AgentFunction>> = {
     emit.stepEnd({ result: LONG, memory: LONG, prints: [LONG], program: LONG, rawResponse: LONG })
   ),
   "many steps": ({ emit }) => {
-    for (let i = 0; i < 2000; i += 1) (emit.stepStart(), emit.stepEnd({ memory: { i } }));
+    for (let i = 0; i < 2000; i += 1) {
+      emit.stepStart();
+      emit.stepEnd({ memory: { i } });
+    }
     return "fine";
   },
   "the model of a call": ({ emit }) => (void emit.call(LONG), "fine"),
