@@ -135,14 +135,15 @@ test("A13: retention works off the lanes of all nodes", async () => {
   const turns = await Promise.all(
     quick.map(({ name }, i) => scene.turnq.submit({ agent: name, input: "x", id: `old${i}` })),
   );
-  await Promise.all(
+  const gone = await Promise.all(
     turns.map((turn) =>
       until(async () => {
-        const gone = await scene.turnq.turn(turn.id).catch((error: unknown) => error);
-        return Reflect.get(Object(gone), "code") === "not_found";
+        const found = await scene.turnq.turn(turn.id).catch((error: unknown) => error);
+        return Reflect.get(Object(found), "code") === "not_found";
       }, `the end of ${turn.id}`),
     ),
   );
+  expect(gone).toEqual(turns.map(() => true));
   for (const name of lanes) await scene.check(name);
 });
 
