@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { once } from "node:events";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { didYouMean } from "../../batch/nearest.ts";
 import { TurnqError } from "../../domain/error.ts";
 import { abandonedText, phaseText } from "../close-text.ts";
@@ -10,6 +10,7 @@ import { EXIT } from "../failure-text.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { laneSettings } from "../lane-settings.ts";
 import { startSimulation, type Simulation } from "../simulation.ts";
+import { keepReadyFile } from "../ready-file.ts";
 import { progressStyle } from "../progress-view.ts";
 import { showWork } from "../work-progress.ts";
 import { watchLoop, type LoopWatch } from "../../process/watchdog.ts";
@@ -20,6 +21,7 @@ interface WorkOptions {
   readonly concurrency: number;
   readonly config?: string | undefined;
   readonly lane?: string | undefined;
+  readonly readyFile?: string | undefined;
   readonly sim?: ModelSettingsInput | undefined;
   readonly json?: boolean | undefined;
   readonly quiet?: boolean | undefined;
@@ -37,6 +39,7 @@ export function addWork(program: Command, act: (options: WorkOptions) => Promise
     .addOption(OPTIONS.concurrency())
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.lane("a lane to take turns from besides the agents' own"))
+    .option("--ready-file <file>", "a file that is there, and written anew every second, while the worker is ready")
     .addOption(OPTIONS.sim())
     .addOption(OPTIONS.json())
     .addOption(OPTIONS.quiet())
@@ -58,6 +61,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
   const store = await openStore(context, options);
   let simulation: Simulation | undefined;
   let watch: LoopWatch | undefined;
+  let endReady: (() => Promise<void>) | undefined;
   let started = 0;
   try {
     const agents = chosenAgents(store, options.agent);
@@ -84,6 +88,8 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     interruption.onForce(() => worker.force());
     watch = watchLoop(() => worker.deadlineAt);
     await worker.start();
+    if (options.readyFile !== undefined)
+      endReady = keepReadyFile(resolve(context.cwd, options.readyFile), () => worker.readiness());
     if (options.quiet !== true) {
       output.note(
         `taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`,
@@ -99,6 +105,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
       signal: ended.signal,
     });
     if (!interruption.signal.aborted) await once(interruption.signal, "abort");
+    await endReady?.();
     output.note("stopping: turns that run are ended and handed back (once more to force)");
     const say = (text: string | undefined): void => (text === undefined ? undefined : output.note(text));
     const report = await worker.close({ limitMs: CLOSE_WITHIN_MS, onPhase: (phase) => say(phaseText(phase)) });
@@ -110,6 +117,7 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     return report.abandoned === 0 ? EXIT.ok : EXIT.failed;
   } finally {
     watch?.end();
+    await endReady?.();
     await simulation?.close();
     await store.close();
   }
