@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, expect } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { runAttempt, type AttemptOrder, type AttemptOutcome } from "../../../src/agent/attempt.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
 import { eventFaults } from "../../../src/agent/closed-events.ts";
@@ -15,36 +13,13 @@ import { ModelServer, type ModelReply, type ModelRequest } from "../../model-ser
 
 export const KEY = "sk-very-secret";
 
-const TOOLS = `import { getEventListeners } from "node:events";
-export const tools = {
-  add: { description: "adds", parameters: { type: "object", properties: { a: { type: "number" } } },
-         execute: ({ a }, { turn, attempt, idempotencyKey }) => ({ sum: a + 1, turn, attempt, idempotencyKey }) },
-  fail: { description: "throws", parameters: { type: "object" }, execute: () => { throw new Error("no luck") } },
-  half: { description: "gives half a character", parameters: { type: "object" }, execute: () => "a\\ud83d" },
-  listeners: { description: "counts", parameters: { type: "object" },
-               execute: (_args, { signal }) => getEventListeners(signal, "abort").length },
-};`;
-
-const open: ModelServer[] = [];
-let folder = "";
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), "turnq-chat-"));
-  writeFileSync(join(folder, "tools.mjs"), TOOLS);
-});
-afterEach(async () => {
-  await Promise.all(open.splice(0).map((server) => server.close()));
-});
-afterAll(() => rmSync(folder, { recursive: true }));
-
 /** The folder with `tools.mjs`. */
-export function toolsFolder(): string {
-  return folder;
-}
+export const TOOLS_FOLDER = join(import.meta.dirname, "../../fixtures/chat");
 
 /** A model server that is gone after the test. */
 export async function modelServer(reply: (request: ModelRequest) => ModelReply): Promise<ModelServer> {
   const server = await ModelServer.start(reply);
-  open.push(server);
+  onTestFinished(() => server.close());
   return server;
 }
 
@@ -64,7 +39,7 @@ export async function play(
   const spec = chatAgent(
     "gpt",
     ChatConfig.parse({ type: "chat", baseUrl: server.baseUrl, model: "m", apiKeyEnv: "KEY", ...config }),
-    { baseDir: folder, env: { KEY } },
+    { baseDir: TOOLS_FOLDER, env: { KEY } },
   );
   await spec.prepare?.();
   const events: EventBody[] = [];

@@ -3,7 +3,7 @@ import { runAttempt } from "../../../src/agent/attempt.ts";
 import { chatAgent } from "../../../src/agents/chat/chat-agent.ts";
 import { startOptions, storedRequest } from "../../agents.ts";
 import { ModelServer, type ModelReply } from "../../model-server.ts";
-import { KEY, modelServer, play, toolsFolder } from "./chat-scene.ts";
+import { KEY, modelServer, play, TOOLS_FOLDER } from "./chat-scene.ts";
 
 describe("a turn on a model", () => {
   test("answers with text, its usage and its cost; the key goes out as a header", async () => {
@@ -84,7 +84,7 @@ describe("a turn on a model", () => {
   test("no call is made for an attempt that is no longer the current one", async () => {
     const server = await modelServer(() => ({ text: "hi" }));
     const config = { type: "chat", provider: "openai-compatible", baseUrl: server.baseUrl, model: "m" } as const;
-    const spec = chatAgent("gpt", config, { baseDir: toolsFolder(), env: {} });
+    const spec = chatAgent("gpt", config, { baseDir: TOOLS_FOLDER, env: {} });
     await spec.prepare?.();
     const { record } = await runAttempt({
       spec,
@@ -280,10 +280,10 @@ describe("an agent that cannot run says why", () => {
   const base = { type: "chat", provider: "openai-compatible", model: "m", baseUrl: "http://127.0.0.1:9/v1" } as const;
 
   test("a key that is not there; a file of tools that is none", async () => {
-    expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: toolsFolder(), env: {} }).lacking).toContain(
+    expect(chatAgent("a", { ...base, apiKeyEnv: "NOPE" }, { baseDir: TOOLS_FOLDER, env: {} }).lacking).toContain(
       "NOPE",
     );
-    const spec = chatAgent("a", { ...base, tools: "./none.mjs" }, { baseDir: toolsFolder(), env: {} });
+    const spec = chatAgent("a", { ...base, tools: "./none.mjs" }, { baseDir: TOOLS_FOLDER, env: {} });
     await spec.prepare?.();
     expect(spec.problem).toContain("none.mjs");
   });

@@ -54,6 +54,10 @@ test("doctor: all is well, and what is wrong with a configuration", async () => 
     "redis appendonly",
     "redis appendfsync",
     "redis maxmemory-policy",
+    "redis append-only file",
+    "redis memory",
+    "redis evicted keys",
+    "redis clock",
   ]);
   const agents = {
     fine: { type: "command", command: ["sh", "-c", "true"] },
