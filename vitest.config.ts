@@ -23,7 +23,7 @@ export default defineConfig({
           name: "integration",
           // After the unit tests: on a small machine many real processes at once only get in each other's way.
           sequence: { groupOrder: 1 },
-          include: ["test/integration/**/*.test.ts", "test/chaos/**/*.test.ts"],
+          include: ["test/integration/**/*.test.ts", "test/chaos/**/*.test.ts", "test/simulation/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
           maxWorkers: 2,

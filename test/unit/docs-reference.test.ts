@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
 import { chosenCommand } from "../../src/cli/program.ts";
 import { ConfigAgent, ConfigFile, LaneEntry, RetentionEntry } from "../../src/config.ts";
-import { TurnState } from "../../src/domain/lifecycle.ts";
+import { FIRST_STATES, TRANSITIONS, TurnState } from "../../src/domain/lifecycle.ts";
 import { Backoff, LimitsInput, RetryInput } from "../../src/domain/limits.ts";
 import { StopReason } from "../../src/domain/stop-reason.ts";
 import { EventBody } from "../../src/domain/turn-event.ts";
@@ -99,6 +99,26 @@ test("docs/events.md lists every type of event with its fields", () => {
   expect(Object.fromEntries(documented.filter(([type]) => type !== "seq" && type !== "at"))).toEqual(
     Object.fromEntries(defined),
   );
+});
+
+describe("docs/lifecycle.md", () => {
+  const table = sectionOf("lifecycle.md", "## The table");
+  const words = (cell: string): string[] => [...cell.matchAll(/`(\w+)`/g)].map(([, word = ""]) => word);
+
+  it("has the transition table of the code", () => {
+    const [heading, , ...rows] = table.split("\n").filter((line) => line.startsWith("|"));
+    const moves = words(heading ?? "");
+    const documented = rows.map((row) => {
+      const [from = "", ...cells] = row.split("|").slice(1, -1).map(words);
+      return [from[0], Object.fromEntries(cells.flatMap((to, i) => (to.length === 0 ? [] : [[moves[i], to]])))];
+    });
+    expect(Object.fromEntries(documented)).toEqual(TRANSITIONS);
+    expect(sorted(firstCells(sectionOf("lifecycle.md", "## The moves")))).toEqual(sorted(moves));
+  });
+
+  it("names the states that a turn is submitted into", () => {
+    expect(sorted(words(table.split("\n\nA turn is submitted into")[1] ?? ""))).toEqual(sorted(FIRST_STATES));
+  });
 });
 
 test("docs/storage.md lists every key and channel", () => {
