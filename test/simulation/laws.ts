@@ -3,7 +3,7 @@ import { TRANSITIONS, type TurnState } from "../../src/domain/lifecycle.ts";
 import { validHistory } from "../../src/domain/message.ts";
 import { totalTokens, type Usage } from "../../src/domain/usage.ts";
 import { laneKey, laneTag } from "../../src/ledger/keys.ts";
-import type { ClosedAttempt } from "../../src/ledger/ledger.ts";
+import type { ClosedAttempt, LaneLedger } from "../../src/ledger/ledger.ts";
 import type { StoredAttempt } from "../../src/ledger/codec.ts";
 import { redisLedger } from "../../src/ledger/redis-ledger.ts";
 import { checkLane } from "../check-lane.ts";
@@ -14,6 +14,7 @@ interface SeenTurn {
   state: TurnState;
   attempt: number;
   generation: number;
+  readonly cancelled: boolean;
   readonly results: Map<number, string>;
 }
 export type Seen = Map<string, SeenTurn>;
@@ -25,33 +26,73 @@ local keys = redis.call("KEYS", ARGV[1] .. "*")
 table.sort(keys)
 for _, key in ipairs(keys) do
   local id = string.sub(key, #ARGV[1] + 1)
-  local row = redis.call("HMGET", key, "state", "attempt", "generation", "open")
+  local row = redis.call("HMGET", key, "state", "attempt", "generation", "open", "cancelAt", "session")
+  local head = row[6] ~= "" and redis.call("ZRANGE", ARGV[3] .. row[6], 0, 0)[1] or id
   local results = {}
   for generation = 1, tonumber(row[3]) do
     local result = redis.call("GET", ARGV[2] .. id .. ":" .. generation)
     results[generation] = result and redis.sha1hex(result) or ""
   end
-  rows[#rows + 1] = {id, row[1], row[2], row[3], row[4], results}
+  rows[#rows + 1] = {id, row[1], row[2], row[3], row[4], row[5] or "", head, results}
 end
 return rows`;
-type Look = [id: string, state: TurnState, attempt: string, generation: string, open: string, results: string[]];
+type Look = [
+  id: string,
+  state: TurnState,
+  attempt: string,
+  generation: string,
+  open: string,
+  cancelAt: string,
+  /** The turn whose turn it is in its session; without one it is always its own. */
+  head: string,
+  results: string[],
+];
 
 /** What one change may not do, whatever was changed. */
 export async function atEachStep(redis: Redis, lane: string, seen: Seen): Promise<string | undefined> {
-  const looked = (await redis.eval(LOOK, 0, laneKey(lane, "row"), laneKey(lane, "result"))) as Look[];
+  const looked = (await redis.eval(
+    LOOK,
+    0,
+    laneKey(lane, "row"),
+    laneKey(lane, "result"),
+    laneKey(lane, "sessionQueue"),
+  )) as Look[];
   for (const look of looked) {
+    const before = seen.get(look[0])?.state;
     const broken = brokenBy(look, seen);
     if (broken !== undefined) return broken;
+    if (look[1] === "settled" && before !== "settled") {
+      const wrong = await brokenBySettle(redisLedger(redis, lane), look[0]);
+      if (wrong !== undefined) return wrong;
+    }
   }
   return undefined;
 }
 
-function brokenBy([id, state, attempt, generation, open, digests]: Look, seen: Seen): string | undefined {
-  const now = { state, attempt: Number(attempt), generation: Number(generation) };
+/** A Result that was just stored holds all that was known just then. */
+async function brokenBySettle(ledger: LaneLedger, id: string): Promise<string | undefined> {
+  const facts = await ledger.facts(id);
+  const result = await ledger.result(id, facts.generation);
+  if (result === undefined) return `${id} is settled, and its Result is gone`;
+  if (result.cancelled !== (facts.cancel !== undefined))
+    return `${id} was ${facts.cancel === undefined ? "not " : ""}cancelled before it was settled, and its Result is ${result.status}`;
+  const own = facts.attempts.filter(({ attempt }) => attempt >= facts.firstAttempt);
+  const known = own.reduce((sum, attempt) => sum + bookedFor(attempt), 0);
+  if (tokensOf(result.usage) !== known)
+    return `${id} was settled with ${tokensOf(result.usage)} tokens, and ${known} were booked`;
+  return undefined;
+}
+
+function brokenBy(
+  [id, state, attempt, generation, open, cancelAt, head, digests]: Look,
+  seen: Seen,
+): string | undefined {
+  const now = { state, attempt: Number(attempt), generation: Number(generation), cancelled: cancelAt !== "" };
   const before = seen.get(id);
   const results = before?.results ?? new Map<number, string>();
   seen.set(id, { ...now, results });
   const runs = state === "running" || state === "stopping";
+  if (runs && head !== id) return `${id} is ${state} before ${head}, which was submitted earlier`;
   if ((open !== "") !== runs) return `${id} is ${state}, and its open attempt is "${open}"`;
   for (const [i, digest] of digests.entries()) {
     const due = i + 1 < now.generation || state === "settled";
@@ -64,13 +105,15 @@ function brokenBy([id, state, attempt, generation, open, digests]: Look, seen: S
   return before === undefined ? undefined : stepBetween(id, before, now);
 }
 
-type Place = Pick<SeenTurn, "state" | "attempt" | "generation">;
+type Place = Omit<SeenTurn, "results">;
 
 function stepBetween(id: string, before: Place, now: Place): string | undefined {
   if (before.state !== now.state && !mayBecome(before.state, now.state))
     return `${id} went from ${before.state} to ${now.state}`;
   if (now.attempt < before.attempt || now.attempt > before.attempt + 1)
     return `${id} went from attempt ${before.attempt} to ${now.attempt}`;
+  if (now.attempt > before.attempt && before.cancelled && now.generation === before.generation)
+    return `${id} began attempt ${now.attempt} after it was cancelled`;
   if (now.generation < before.generation) return `${id} went back to generation ${now.generation}`;
   if (now.generation > before.generation && before.state !== "settled")
     return `${id} was retried while it was ${before.state}`;
@@ -118,8 +161,7 @@ function brokenByAttempt(
   stored: StoredAttempt | undefined,
 ): string[] {
   const name = `${id}#${attempt.attempt}`;
-  const booked = tokensOf(attempt.usage) + (attempt.late === undefined ? 0 : tokensOf(attempt.late));
-  const problems = spendOf(name, booked, truth.of(id, attempt.attempt), attempt.usage);
+  const problems = spendOf(name, bookedFor(attempt), truth.of(id, attempt.attempt), attempt.usage);
   // One whose agent was never started is one that its worker does not know of: the reply to its begin came too late.
   const lost = attempt.failure?.code === "worker_lost" && truth.spent.has(name);
   if (lost && !truth.harmed.has(attempt.worker)) problems.push(`${name} was given up, and its worker was well`);
@@ -136,6 +178,11 @@ function spendOf(name: string, booked: number, spent: number, usage: Usage): str
   if (booked < spent && usage.known === "reported")
     return [`${name}: ${spent} tokens were spent, ${booked} are booked as all there is`];
   return [];
+}
+
+/** What is booked for an attempt, late or not. */
+function bookedFor({ usage, late }: ClosedAttempt): number {
+  return tokensOf(usage) + (late === undefined ? 0 : tokensOf(late));
 }
 
 function tokensOf(usage: Usage): number {

@@ -7,6 +7,7 @@ import type { AgentTurn } from "../../agent/ongoing-turn.ts";
 import type { Processes } from "../../process/processes.ts";
 import { turnMark } from "../../process/mark.ts";
 import type { CommandConfig } from "./command-config.ts";
+import { freshFolder } from "./fresh-folder.ts";
 import { ProgramRun, type RunReport } from "./program-run.ts";
 
 export interface CommandDeps {
@@ -46,11 +47,24 @@ export class CommandAgent extends Agent<CommandSetup> {
 
   protected override async takeTurn(turn: AgentTurn): Promise<TurnAnswer> {
     const { processes, command, baseDir } = this.config;
+    if (command.freshFolder !== true) return this.#runIn(resolve(baseDir, command.cwd ?? "."), {}, turn);
+    const { turn: id, attempt } = this.init;
+    const folder = await freshFolder(baseDir, { store: processes.place.store, agent: this.name, turn: id, attempt });
+    try {
+      const { path } = folder;
+      return await this.#runIn(path, { HOME: path, TMPDIR: path, TURNQ_CONFIG_DIR: resolve(baseDir) }, turn);
+    } finally {
+      await folder.remove();
+    }
+  }
+
+  async #runIn(cwd: string, env: Readonly<Record<string, string>>, turn: AgentTurn): Promise<TurnAnswer> {
+    const { processes, command, baseDir } = this.config;
     const run = new ProgramRun({
       processes,
       command: commandLine(command, baseDir),
-      cwd: resolve(baseDir, command.cwd ?? "."),
-      env: this.environment,
+      cwd,
+      env: { ...this.environment, ...env },
       mark: this.#mark(),
       output: command.output,
       request: this.#request(turn),

@@ -171,7 +171,7 @@ describe("the command protocol", () => {
     expect(record.steps[0]?.toolCalls[0]?.args).toHaveLength(5e6);
   });
 
-  it("C17: a result over the limit of a line fails for that reason, and is not tried again", async () => {
+  it("C17, D01: a result over the limit of a line fails for that reason, and is not tried again", async () => {
     const { record } = await place.run(program(`say({ type: "result", output: "x".repeat(9e6) })`));
     expect(record.failure).toMatchObject({ code: "output_too_large", retryable: false });
   });

@@ -156,7 +156,7 @@ describe("a module agent", () => {
     expect(JSON.stringify(next.events)).not.toContain("late");
   });
 
-  it("an endless loop is killed at the deadline, while other turns of the worker go on", async () => {
+  it("D20: an endless loop is killed at the deadline, while other turns of the worker go on", async () => {
     const spec = agent("./defined.ts");
     await Promise.all([place.run(spec), place.run(spec)]);
     const looping = place.start(spec, { request: { input: "loop" }, limits: { timeoutMs: 4000 } });

@@ -167,7 +167,7 @@ test.concurrent("A11: against a black hole every call of a producer ends in time
   expect((await batch.progress()).turns).toBe(3);
 });
 
-test.concurrent("A11: a full Redis refuses with what is stored, and submitting again completes the batch without duplicates", async ({
+test.concurrent("A11, A16, D02: a full Redis refuses with what is stored, and submitting again completes the batch without duplicates", async ({
   onTestFinished,
 }) => {
   const server = await throwAwayRedis({ appendfsync: "always" });

@@ -105,7 +105,7 @@ describe("a supervised program", () => {
     expect(seen.text.length).toBe(60_000);
   });
 
-  it("C01, C05: a grandchild in a session of its own that holds stdout open is dead when the program has ended", async () => {
+  it("C05: a grandchild in a session of its own that holds stdout open is dead when the program has ended", async () => {
     const program = node(ESCAPE);
     const seen = textOf(program);
     expect(await program.ended).toMatchObject({ code: 0 });

@@ -225,7 +225,7 @@ test("D16: corrupt rows are reported once and do not stop the healing of the oth
   expect(results.map(({ status }) => status)).toEqual(["completed", "failed", "completed"]);
 });
 
-test("D10: a batch whose counts are wrong, or whose turns were lost with their rows, still ends", async () => {
+test("A49, D10: a batch whose counts are wrong, or whose turns were lost with their rows, still ends", async () => {
   await scene.publish(defineAgent("counted", () => "x"));
   const batch = await scene.turnq.submitMany(
     Array.from({ length: 6 }, (_, i) => ({ id: `s${i}`, input: "x" })),

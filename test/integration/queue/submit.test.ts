@@ -114,6 +114,23 @@ test.each(REFUSED)("A20, A29: %s is refused before anything is stored", async (_
   expect(await scene.redis.keys("{turnq:deaf*")).toEqual([]);
 });
 
+test("A16: a wrong entry in the middle of a batch is named with how many are stored; without it the batch completes itself", async () => {
+  await scene.publish(defineAgent("bulk", () => "x"));
+  const items = (wrong: unknown) =>
+    Array.from({ length: 300 }, (_, i) => (i === 250 ? wrong : { id: `s${i}`, input: "x" }));
+  const options = { batch: "bulk", agents: ["bulk"] };
+  const stored = async (): Promise<number> =>
+    (await scene.turnq.batches.list()).find(({ batch }) => batch === "bulk")?.turns ?? 0;
+  for (const wrong of [{ id: "s250", input: "x", delayMs: Number.NaN }, { id: 250n, input: "x" }, { id: "s250" }]) {
+    const error: unknown = await scene.turnq.submitMany(items(wrong), options).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: "invalid_input", details: { stored: 250 } });
+    expect(String(error)).toContain("251");
+    expect(await stored()).toBe(250);
+  }
+  await scene.turnq.submitMany(items({ id: "s250", input: "x" }), options);
+  expect(await stored()).toBe(300);
+});
+
 test("an unknown agent's error names the known ones", async () => {
   await scene.publish(defineAgent("strict", () => "x"));
   await expect(scene.turnq.submit({ agent: "stric", input: "x" })).rejects.toThrow(/unknown agent "stric".*strict/);

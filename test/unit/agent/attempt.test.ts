@@ -93,7 +93,7 @@ describe("runAttempt: ends of the agent's own", () => {
     expect(stopReason).toBe("max_steps");
   });
 
-  it("an agent that ends at the cooperative deadline is stopped_early", async () => {
+  it("C50: an agent that ends at the cooperative deadline is stopped_early", async () => {
     const { record, stopReason } = await scene(fn(polite), { timeoutMs: 1000 }).after(900);
     expect([record.status, record.crashed, stopReason]).toEqual(["stopped_early", false, "deadline"]);
   });

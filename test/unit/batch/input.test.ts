@@ -254,7 +254,7 @@ describe("problems are told in plain words, with line and field", () => {
     expect(report.problems.map((problem) => problem.line)).toEqual([1500]);
   });
 
-  test("A17 a request over 8 MB is a bad line, one just under it is not", async () => {
+  test("A17 D02 a request over 8 MB is a bad line, one just under it is not", async () => {
     const size = 8 * 1024 * 1024;
     expect(await problems(`{"input":"${"x".repeat(size - 2000)}"}`)).toEqual([]);
     expect(await problems(`{"input":"${"x".repeat(size - 500)}"}`)).toEqual([

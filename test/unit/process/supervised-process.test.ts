@@ -56,7 +56,7 @@ describe("the end of a supervised process", () => {
     expect(child.stdout.destroyed).toBe(true);
   });
 
-  it("C01: does not wait for a pipe that somebody holds open in silence", async () => {
+  it("does not wait for a pipe that somebody holds open in silence", async () => {
     const child = new FakeChild();
     const { process } = supervise(child);
     child.emit("exit", null, "SIGTERM");

@@ -71,7 +71,7 @@ test("a crashed record is whole up to 4 KB; above it its summary with the end of
   expect("messages" in second).toBe(false);
 });
 
-test("at most the last 20 crashed records are shown", () => {
+test("D23: at most the last 20 crashed records are shown", () => {
   const crashed = Array.from({ length: 25 }, (_, i) => record({ status: "crashed", attempt: i + 1 }));
   const shown = jobData(storedRequest(), crashed).crashed as { attempt: number }[];
   expect(shown.map(({ attempt }) => attempt)).toEqual(Array.from({ length: 20 }, (_, i) => i + 6));
