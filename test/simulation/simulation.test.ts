@@ -38,6 +38,22 @@ async function shortened(history: History): Promise<History> {
   return short;
 }
 
+/** What histories showed once, and what was wrong. */
+const SHOWN: readonly (readonly [string, History])[] = [
+  [
+    "a session's turn that backs off, and whose job was removed and stored anew by a second submit, comes when it is due",
+    [
+      ["submit", { session: 2, calls: 1, ends: ["crash", "ok"] }],
+      ["fetch", 0],
+      ["flow", 14],
+      ["toolRemove", 0],
+      ["again", 0],
+    ],
+  ],
+];
+
+test.each(SHOWN)("%s", async (_what, history) => replay(history));
+
 test(`invariants 1, 3, 4, 6, 7, 8, 10 and 13 hold in ${HISTORIES} random histories (seed ${SEED})`, async () => {
   console.log(`seed ${SEED}: TURNQ_TEST_SEED=${SEED} TURNQ_TEST_HISTORIES=${HISTORIES} repeats these histories`);
   const outcome = await fc.check(fc.asyncProperty(histories, replay), {

@@ -27,7 +27,7 @@ local function found(fault, subject)
 end
 
 local function look(id, state)
-  local row = try_row(id, "state", "job", "open", "attempt", "session")
+  local row = try_row(id, "state", "job", "open", "attempt", "session", "nextAt")
   if row == nil or (row.state ~= "" and row.job == "") then return found("corrupt", id) end
   if row.state ~= state then return found("index:" .. state, id) end
   if not is_held(id, row, now) and job_fault(row.job, deep) then found("job", id) end

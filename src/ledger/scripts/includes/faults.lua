@@ -1,6 +1,7 @@
 -- How a fault of a turn is told that no script of ours leaves: from a death between ledger and BullMQ,
 -- from tools that remove jobs, or from values that are corrupt.
 
+--- include jobs
 -- A row that is no hash must not end the look at the others: its error comes back as a value.
 local function try_row(id, ...)
   local names = {...}
@@ -58,7 +59,6 @@ local function session_fault(id, row, now)
     return before == nil or before.state == "" or before.state == "settled"
   end
   if row.state == "parked" then return true end
-  if row.state ~= "waiting" then return false end
-  local due = tonumber(rcall("ZSCORE", BULL .. "delayed", row.job))
-  return due ~= nil and due / 0x1000 > now + 600000
+  if row.state == "delayed" then return is_far_off(row.job, math.max(now, tonumber(row.nextAt) or 0)) end
+  return row.state == "waiting" and is_far_off(row.job, now)
 end

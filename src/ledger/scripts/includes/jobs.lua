@@ -15,6 +15,12 @@ local function promote_job(job)
   rcall("XADD", BULL .. "events", "MAXLEN", "~", 1000, "*", "event", "waiting", "jobId", job, "prev", "delayed")
 end
 
+-- True when it stands where the jobs stand that wait for an earlier turn of their session: an hour after they could come.
+local function is_far_off(job, from)
+  local due = tonumber(rcall("ZSCORE", BULL .. "delayed", job))
+  return due ~= nil and due / 0x1000 > from + 600000
+end
+
 -- Has it come due at this instant.
 local function delay_job(job, at)
   rcall("ZADD", BULL .. "delayed", "XX", at * 0x1000, job)

@@ -5,15 +5,21 @@ local function is_head(session, id)
   return rcall("ZRANGE", K_SESSION_QUEUE .. session, 0, 0)[1] == id
 end
 
--- Has the job of the session's head come when it is due: at once, unless its own delay still runs. A
--- head that backs off, runs or was woken before is left alone, so it may be called at any time.
+-- Has the job of the session's head come when it is due: at once, unless its own delay still runs. A head that backs
+-- off, runs or was woken before is left alone, so it may be called at any time. But a job that was stored anew while its
+-- turn backs off stands as far off as if the turn were no head.
 local function wake_head(session, now)
   local head = rcall("ZRANGE", K_SESSION_QUEUE .. session, 0, 0)[1]
   if not head then return end
-  local row = read_row(head, "state", "job", "batch", "dueAt", "expiresInMs")
+  local row = read_row(head, "state", "job", "batch", "dueAt", "nextAt", "expiresInMs")
   -- Only a delay that was asked for has dueAt; a back-off has none.
   local due = tonumber(row.dueAt) or 0
-  if row.state ~= "parked" and row.state ~= "waiting" and not (row.state == "delayed" and due > 0) then return end
+  if row.state == "delayed" and due == 0 then
+    due = tonumber(row.nextAt) or 0
+    if not is_far_off(row.job, math.max(now, due)) then return end
+  elseif row.state ~= "parked" and row.state ~= "waiting" and row.state ~= "delayed" then
+    return
+  end
   if row.state == "parked" then set_expiry(head, row.expiresInMs, due, now) end
   if due > now then
     set_state(head, row.batch, row.state, "delayed", now, "nextAt", row.dueAt)
