@@ -6,6 +6,7 @@ export default defineConfig({
     // Loading the project for every file anew took a quarter of all the time. Nothing of ours is kept in modules but what
     // is read once; a test that sets such a thing sets it back.
     isolate: false,
+    globalSetup: "test/leftovers.ts",
     projects: [
       {
         extends: true,
