@@ -50,6 +50,19 @@ const SHOWN: readonly (readonly [string, History])[] = [
       ["again", 0],
     ],
   ],
+  [
+    "so does one whose worker was killed meanwhile: its attempt is found lost",
+    [
+      ["submit", { session: 2, calls: 1 }],
+      ["fetch", 0],
+      ["flow", 8],
+      ["kill", 0],
+      ["kill", 1],
+      ["away", 20_000],
+      ["toolRemove", 0],
+      ["again", 0],
+    ],
+  ],
 ];
 
 test.each(SHOWN)("%s", async (_what, history) => replay(history));

@@ -30,8 +30,9 @@ local function look(id, state)
   local row = try_row(id, "state", "job", "open", "attempt", "session", "nextAt")
   if row == nil or (row.state ~= "" and row.job == "") then return found("corrupt", id) end
   if row.state ~= state then return found("index:" .. state, id) end
-  if not is_held(id, row, now) and job_fault(row.job, deep) then found("job", id) end
-  if row.session ~= "" and row.open == "" and session_fault(id, row, now) then found("session", id) end
+  if is_held(id, row, now) then return end
+  if job_fault(row.job, deep) then found("job", id) end
+  if row.session ~= "" and session_fault(id, row, now) then found("session", id) end
 end
 
 local at, place = string.match(ARGV[1], "^(%a+) (.*)$")

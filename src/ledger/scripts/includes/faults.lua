@@ -59,6 +59,5 @@ local function session_fault(id, row, now)
     return before == nil or before.state == "" or before.state == "settled"
   end
   if row.state == "parked" then return true end
-  if row.state == "delayed" then return is_far_off(row.job, math.max(now, tonumber(row.nextAt) or 0)) end
-  return row.state == "waiting" and is_far_off(row.job, now)
+  return is_far_off(row.job, row.state == "delayed" and math.max(now, tonumber(row.nextAt) or 0) or now)
 end
