@@ -31,13 +31,24 @@ export async function sendTogether(lane: Lane, door: Door, queue: (to: Transacti
       if (failed !== undefined && failed !== null) throw failed;
       if (replies !== null) return replies[0]?.[1];
     } catch (error) {
-      if (left <= 1) throw error;
+      if (left <= 1 || isSilence(error)) throw causeOf(error);
       // After a restart Redis knows no script, and ioredis cannot send it whole inside a MULTI.
       if (messageOf(error).startsWith("NOSCRIPT")) await loadScripts(client);
       // Of a connection that breaks ioredis sends again what is alone, not a MULTI; and a producer's takes nothing then.
       else await reconnected(client);
     }
   }
+}
+
+/** Redis took a producer's command and said nothing in time: asking again would only make its caller wait longer. */
+function isSilence(error: unknown): boolean {
+  return messageOf(error) === "Command timed out";
+}
+
+/** What Redis said of the command for which it refused the MULTI, as ioredis keeps it beside EXECABORT. */
+function causeOf(error: unknown): unknown {
+  const before: unknown = error instanceof Error ? Reflect.get(error, "previousErrors") : undefined;
+  return Array.isArray(before) && before[0] instanceof Error ? before[0] : error;
 }
 
 /** Waits until a connection can be used, or some time has passed. */
