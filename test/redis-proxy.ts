@@ -45,6 +45,13 @@ export interface RedisProxy {
    * the reply. Inside a MULTI it is the reply of the EXEC. Resolves when that was done.
    */
   cutReply(match: CommandMatch): Promise<void>;
+  /**
+   * Answers the next commands that match with an error (`"LOADING Redis is loading"`), so often, and hands none of them
+   * on. A MULTI that matches is answered so up to its EXEC, and counts once.
+   */
+  answer(error: string, times: number, match: CommandMatch): void;
+  /** Connections that come from now on go to this port, as behind an address that moves; those that are open stay. */
+  retarget(port: number): void;
   close(): Promise<void>;
 }
 
@@ -56,9 +63,24 @@ interface Cut {
   readonly done: () => void;
 }
 
+/** Errors for the next commands that match. */
+interface Refusal {
+  readonly error: string;
+  readonly match: CommandMatch;
+  left: number;
+}
+
 /** A command that has no reply yet, or a MULTI's EXEC, whose cut may be due to a command before it. */
 interface Pending {
-  readonly cut: Cut | undefined;
+  readonly cut?: Cut | undefined;
+  /** Its reply, when Redis is not asked. */
+  readonly reply?: Buffer;
+}
+
+/** What is to become of a command: nothing else than usual, most often. */
+interface Fate {
+  readonly cut?: Cut | undefined;
+  readonly error?: string | undefined;
 }
 
 /** Opens a proxy before a Redis on this machine. */
@@ -66,19 +88,27 @@ export async function openRedisProxy(targetPort: number, host = "127.0.0.1"): Pr
   const links = new Set<Link>();
   const listeners = new Set<(command: ProxiedCommand) => void>();
   const cuts: Cut[] = [];
+  const refusals: Refusal[] = [];
+  let target = targetPort;
   let refusing = false;
   let holding = false;
-  const seen = (command: ProxiedCommand): Cut | undefined => {
+  const seen = (command: ProxiedCommand): Fate => {
     for (const listen of listeners) listen(command);
+    // Inside of a MULTI it is too late: what was queued would be executed without it.
+    const refusal = command.inMulti ? undefined : refusals.find(({ left, match }) => left > 0 && match(command));
+    if (refusal !== undefined) {
+      refusal.left -= 1;
+      return { error: refusal.error };
+    }
     const at = cuts.findIndex(({ match }) => match(command));
-    return at === -1 ? undefined : cuts.splice(at, 1)[0];
+    return at === -1 ? {} : { cut: cuts.splice(at, 1)[0] };
   };
   const server = createServer((client) => {
     if (refusing) {
       client.destroy();
       return;
     }
-    const link = new Link(client, dial(targetPort, host), seen, () => links.delete(link));
+    const link = new Link(client, dial(target, host), seen, () => links.delete(link));
     links.add(link);
     link.hold(holding);
   });
@@ -108,6 +138,12 @@ export async function openRedisProxy(targetPort: number, host = "127.0.0.1"): Pr
       return () => void listeners.delete(listen);
     },
     cutReply: (match) => new Promise((done) => cuts.push({ match, done })),
+    answer(error, times, match) {
+      refusals.push({ error, match, left: times });
+    },
+    retarget(next) {
+      target = next;
+    },
     async close() {
       refusing = true;
       cut();
@@ -121,15 +157,15 @@ export async function openRedisProxy(targetPort: number, host = "127.0.0.1"): Pr
 class Link {
   readonly #client: Socket;
   readonly #redis: Socket;
-  readonly #seen: (command: ProxiedCommand) => Cut | undefined;
+  readonly #seen: (command: ProxiedCommand) => Fate;
   readonly #asked = new RespReader();
   readonly #answered = new RespReader();
   readonly #pending: Pending[] = [];
   #passing = false;
   #held = false;
-  #multi: { cut: Cut | undefined } | undefined;
+  #multi: { cut: Cut | undefined; readonly error: string | undefined } | undefined;
 
-  constructor(client: Socket, redis: Socket, seen: (command: ProxiedCommand) => Cut | undefined, onEnd: () => void) {
+  constructor(client: Socket, redis: Socket, seen: (command: ProxiedCommand) => Fate, onEnd: () => void) {
     this.#client = client;
     this.#redis = redis;
     this.#seen = seen;
@@ -168,21 +204,42 @@ class Link {
   }
 
   #fromClient(chunk: Buffer): void {
-    if (!this.#passing) for (const value of this.#asked.read(chunk)) this.#note(commandOf(wordsOf(value), this.#multi));
-    if (!this.#redis.write(chunk)) this.#client.pause();
+    const onward: Buffer[] = [];
+    if (this.#passing) onward.push(chunk);
+    else {
+      for (const value of this.#asked.read(chunk))
+        if (this.#note(commandOf(wordsOf(value), this.#multi))) onward.push(value.bytes);
+      if (this.#passing) onward.push(this.#asked.rest());
+    }
+    if (onward.length > 0 && !this.#redis.write(Buffer.concat(onward))) this.#client.pause();
+    this.#answerOwn();
   }
 
-  #note(command: ProxiedCommand): void {
+  /** True when Redis is to get it. */
+  #note(command: ProxiedCommand): boolean {
     if (LISTENING.has(command.name)) this.#passing = true;
-    const cut = this.#seen(command);
-    if (command.name === "multi") this.#multi = { cut };
-    else if (command.name === "exec" || command.name === "discard") {
-      this.#pending.push({ cut: cut ?? this.#multi?.cut });
-      this.#multi = undefined;
-      return;
-    } else if (this.#multi !== undefined) this.#multi.cut ??= cut;
+    const { cut, error } = this.#seen(command);
+    const refused = error ?? this.#multi?.error;
+    const ends = command.name === "exec" || command.name === "discard";
+    const whole = ends ? (cut ?? this.#multi?.cut) : undefined;
+    if (command.name === "multi") this.#multi = { cut, error };
+    else if (ends) this.#multi = undefined;
+    else if (this.#multi !== undefined) this.#multi.cut ??= cut;
+    if (refused !== undefined) {
+      this.#pending.push({ reply: Buffer.from(`-${refused}\r\n`) });
+      return false;
+    }
     // What Redis says to it inside a MULTI is only that it is queued.
-    this.#pending.push({ cut: this.#multi === undefined ? cut : undefined });
+    this.#pending.push({ cut: ends ? whole : this.#multi === undefined ? cut : undefined });
+    return true;
+  }
+
+  /** Gives the replies that are the proxy's own, once those before them were given. */
+  #answerOwn(): void {
+    for (let reply = this.#pending[0]?.reply; reply !== undefined; reply = this.#pending[0]?.reply) {
+      this.#pending.shift();
+      this.#on(reply);
+    }
   }
 
   #fromRedis(chunk: Buffer): void {
@@ -190,19 +247,20 @@ class Link {
       this.#on(Buffer.concat([this.#answered.rest(), chunk]));
       return;
     }
-    const whole: Buffer[] = [];
+    this.#client.cork();
     for (const { bytes, kind } of this.#answered.read(chunk)) {
       const cut = kind === ">" ? undefined : this.#pending.shift()?.cut;
       if (cut !== undefined) {
         // The replies before it were on their way.
-        if (whole.length > 0) this.#client.write(Buffer.concat(whole));
+        this.#client.uncork();
         this.#redis.destroy();
         cut.done();
         return;
       }
-      whole.push(bytes);
+      this.#on(bytes);
+      this.#answerOwn();
     }
-    if (whole.length > 0) this.#on(Buffer.concat(whole));
+    this.#client.uncork();
   }
 
   #on(bytes: Buffer): void {

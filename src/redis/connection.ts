@@ -30,15 +30,27 @@ export type ConnectionSettings = RedisOptions & { readonly replyMapping: "legacy
 /** Longest wait between two tries to reconnect: BullMQ's own default grows to 20 s. */
 const RETRY_MAX_MS = 500;
 
+/** Without a refusal for so long the next one is a first one. */
+const CALM_MS = 2000;
+
 /** The settings of a role, to be laid over those of a target. */
 export function redisOptions(role: ConnectionRole, options: ConnectOptions = {}): ConnectionSettings {
+  let refusals = 0;
+  let refusedMs = 0;
+  const recent = (): number => (performance.now() - refusedMs > CALM_MS ? 0 : refusals);
   return {
     replyMapping: "legacy",
     connectTimeout: options.connectTimeoutMs ?? 5_000,
     keepAlive: 10_000,
-    retryStrategy: (tries) => Math.min(RETRY_MAX_MS, 25 * 2 ** Math.min(tries, 5)),
+    // One that is connected and refused again and again is no first try either.
+    retryStrategy: (tries) => Math.min(RETRY_MAX_MS, 25 * 2 ** Math.min(Math.max(tries, recent()), 5)),
     // After a failover the old primary answers READONLY, a loading one LOADING: go on elsewhere, and send again.
-    reconnectOnError: (error) => (/^(READONLY|LOADING)\b/.test(error.message) ? 2 : false),
+    reconnectOnError: (error) => {
+      if (!/^(READONLY|LOADING)\b/.test(error.message)) return false;
+      refusals = recent() + 1;
+      refusedMs = performance.now();
+      return 2;
+    },
     ...(options.name === undefined ? {} : { connectionName: options.name }),
     ...(role === "producer"
       ? { enableOfflineQueue: false, maxRetriesPerRequest: 1, commandTimeout: options.commandTimeoutMs ?? 10_000 }

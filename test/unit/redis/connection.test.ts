@@ -79,6 +79,16 @@ test("A10: a worker's command waits through an outage and is answered; connectio
   expect(await answer).toBe("1");
 });
 
+test("a primary that stays a replica is asked at most every half second, not 40 times a second", () => {
+  const { reconnectOnError, retryStrategy } = redisOptions("worker");
+  const waits = Array.from({ length: 7 }, () => {
+    expect(reconnectOnError?.(new Error("READONLY You can't write against a read only replica."))).toBe(2);
+    return retryStrategy?.(1);
+  });
+  expect(waits).toEqual([50, 100, 200, 400, 500, 500, 500]);
+  expect(redisOptions("worker").retryStrategy?.(1)).toBe(50);
+});
+
 test("A10: a primary that became a replica is left, and the command is sent again", async () => {
   const options = redisOptions("worker");
   const reconnect = options.reconnectOnError;
