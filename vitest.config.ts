@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./test/longest-first.ts";
 
 export default defineConfig({
   test: {
@@ -6,6 +7,7 @@ export default defineConfig({
     // Loading the project for every file anew took a quarter of all the time. Nothing of ours is kept in modules but what
     // is read once; a test that sets such a thing sets it back.
     isolate: false,
+    sequence: { sequencer: LongestFirst },
     globalSetup: "test/leftovers.ts",
     projects: [
       {
@@ -27,7 +29,7 @@ export default defineConfig({
           include: ["test/integration/**/*.test.ts", "test/chaos/**/*.test.ts", "test/simulation/**/*.test.ts"],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          maxWorkers: 2,
+          maxWorkers: 3,
         },
       },
     ],

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { abortError } from "../domain/workflow-result.ts";
 import { isTurnqError } from "../domain/error.ts";
 import { NO_USAGE, UNKNOWN_USAGE, type Usage } from "../domain/usage.ts";
@@ -140,6 +141,8 @@ export class OngoingTurn implements AgentTurn {
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();
+      // Calls that are made at once may wait on it by the dozen; each takes its listener away.
+      setMaxListeners(0, this.#controller.signal);
       if (this.#killed !== undefined) this.#controller.abort(this.#killReason(this.#killed));
     }
     return this.#controller.signal;

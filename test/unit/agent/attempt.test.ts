@@ -1,5 +1,6 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { failure } from "../../../src/domain/failure.ts";
+import type { EventBody } from "../../../src/domain/turn-event.ts";
 import { Agent, type TurnAnswer } from "../../../src/agent/agent.ts";
 import { agentClassSpec } from "../../../src/agent/class-spec.ts";
 import type { AgentFunction } from "../../../src/agent/define-agent.ts";
@@ -31,6 +32,25 @@ describe("runAttempt: ends of the agent's own", () => {
       crashed: false,
     });
     expect(stopReason).toBeUndefined();
+  });
+
+  it("C56: fifty calls that wait at once are no leak, and warn of none", async () => {
+    const onWarning = vi.fn<() => void>();
+    process.on("warning", onWarning);
+    const many: AgentFunction = async ({ emit }) => {
+      const calls = await Promise.all(Array.from({ length: 50 }, () => emit.call()));
+      return String(calls.every(Boolean));
+    };
+    const stored = new Promise<boolean>((resolve) => setImmediate(() => resolve(true)));
+    const onEvent = (event: EventBody): Promise<boolean> | undefined => {
+      played.events.push(event);
+      return event.type === "call_start" ? stored : undefined;
+    };
+    const played = scene(fn(many), {}, { onEvent });
+    expect((await played.after(0)).record.output).toBe("true");
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("warning", onWarning);
+    expect(onWarning).not.toHaveBeenCalled();
   });
 
   it("the cheapest turn is two events", async () => {
