@@ -100,7 +100,12 @@ export class Deliveries {
       }
       // A process that stood still before it could read the answer may have lost the attempt since: it is asked again, and
       // the answer is the same while the attempt is this delivery's. No agent starts on an answer that is old.
-      if (begun.kind === "run" && performance.now() - askedMs > ledger.leases.leaseMs / 2) continue;
+      if (begun.kind === "run") {
+        const result =
+          performance.now() - askedMs > ledger.leases.leaseMs / 2 ? undefined : await this.#run(job, token, begun);
+        if (result !== undefined) return result;
+        continue;
+      }
       if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
       const finished = await this.#closeLost(delivery.turn, begun);
       if (finished.kind === "later")
@@ -120,7 +125,7 @@ export class Deliveries {
     job: Job,
     token: string,
     turn: string,
-    begun: Exclude<Begun, { kind: "lost" | "expired" }>,
+    begun: Exclude<Begun, { kind: "lost" | "expired" | "run" }>,
   ): Promise<TurnResult | typeof STRAY> {
     switch (begun.kind) {
       case "stray":
@@ -137,16 +142,16 @@ export class Deliveries {
         throw new DelayedError();
       case "settled":
         return this.#tellSettled(job, turn, begun.generation);
-      case "run":
-        return this.#run(job, token, begun);
     }
   }
 
-  async #run(job: Job, token: string, begun: Extract<Begun, { kind: "run" }>): Promise<TurnResult> {
+  /** Runs the attempt and tells what came of it; nothing when it was lost before its agent was started. */
+  async #run(job: Job, token: string, begun: Extract<Begun, { kind: "run" }>): Promise<TurnResult | undefined> {
     const { worker, ledger } = this.#lane;
     const { request, attempts, unreadable } = begun.facts;
     const spec = unreadable === undefined ? worker.specs.get(request.agent) : undefined;
     const ended = spec === undefined ? this.#refused(begun) : await runBegun(this.#lane, spec, job, begun);
+    if (ended === undefined) return undefined;
     const finished = await finishAttempt(this.#lane, ended);
     if (finished.kind === "stale") throw new WaitingError();
     const data = await dataWithCrashed(ledger, request, attempts, ended.record);

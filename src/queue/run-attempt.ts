@@ -16,14 +16,36 @@ import type { AttemptName, LaneContext, RunningTurn } from "./worker-context.ts"
 
 type Run = Extract<Begun, { kind: "run" }>;
 
-/** Runs one attempt to its end. Never rejects for what the agent does. */
-export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, begun: Run): Promise<EndedAttempt> {
+/**
+ * Runs one attempt to its end. Never rejects for what the agent does. Answers nothing when the attempt was lost before its
+ * agent was started.
+ */
+export async function runBegun(
+  lane: LaneContext,
+  spec: AgentSpec,
+  job: Job,
+  begun: Run,
+): Promise<EndedAttempt | undefined> {
   const { worker, ledger, leases } = lane;
   const { facts, attempt } = begun;
   const { request } = facts;
   const name = { lane: request.lane, turn: request.id, attempt };
-  // What earlier attempts of this turn left on this machine is killed first: all that bears the turn's mark.
-  if (attempt > 1) await effect("processes:sweep", () => worker.processes.sweepEarlier(name));
+  // What happens to the attempt while what earlier ones left is killed, which may take longer than a lease.
+  const early = { lost: false, cancelled: false };
+  let onLost = (): void => void (early.lost = true);
+  let onCancel = (): void => void (early.cancelled = true);
+  const release = leases.hold(request.id, attempt, { onLost: () => onLost(), onCancel: () => onCancel() });
+  try {
+    // All on this machine that bears the turn's mark.
+    if (attempt > 1) await effect("processes:sweep", () => worker.processes.sweepEarlier(name));
+  } catch (error) {
+    release();
+    throw error;
+  }
+  if (early.lost) {
+    release();
+    return undefined;
+  }
 
   const pipe = new EventPipe({
     turn: request.id,
@@ -52,13 +74,12 @@ export async function runBegun(lane: LaneContext, spec: AgentSpec, job: Job, beg
       return pipe.push(event);
     },
   });
-  const release = leases.hold(request.id, attempt, {
-    onLost: () => running.stop("lease_lost"),
-    onCancel: () => {
-      running.stop("cancelled");
-      notePhase(lane, name, "stopping");
-    },
-  });
+  onLost = () => running.stop("lease_lost");
+  onCancel = () => {
+    running.stop("cancelled");
+    notePhase(lane, name, "stopping");
+  };
+  if (early.cancelled) onCancel();
   const here: RunningTurn = {
     ...name,
     deadlineMs: performance.now() + request.limits.timeoutMs,

@@ -63,6 +63,20 @@ const SHOWN: readonly (readonly [string, History])[] = [
       ["again", 0],
     ],
   ],
+  [
+    "an attempt keeps its lease while what earlier ones left is killed, however long that takes",
+    [
+      ["submit", { calls: 2, ends: ["fail", "ok"] }],
+      ["fetch", 0],
+      ["flow", 25],
+      ["retry", 0],
+      ["flow", 2],
+      ["fetch", 0],
+      ["flow", 4],
+      ["cancel", 0],
+      ["pass", 25_000],
+    ],
+  ],
 ];
 
 test.each(SHOWN)("%s", async (_what, history) => {
