@@ -109,7 +109,7 @@ export class Deliveries {
       if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
       const finished = await this.#closeLost(delivery.turn, begun);
       if (finished.kind === "later")
-        return this.#later(job, token, finished.afterMs, await this.#crashedData(delivery.turn));
+        return this.#later(job, token, finished.afterMs, await this.#crashedData(job, delivery.turn));
     }
   }
 
@@ -154,7 +154,7 @@ export class Deliveries {
     if (ended === undefined) return undefined;
     const finished = await finishAttempt(this.#lane, ended);
     if (finished.kind === "stale") throw new WaitingError();
-    const data = await dataWithCrashed(ledger, request, attempts, ended.record);
+    const data = await dataWithCrashed(ledger, request, attempts, { current: ended.record, before: job.data });
     return this.#tellFinished(job, token, finished, data);
   }
 
@@ -178,7 +178,7 @@ export class Deliveries {
     const { ledger, worker } = this.#lane;
     const [result] = await untilAnswered(() => ledger.results([{ turn, generation }]), worker.log, worker.givenUp);
     if (result === undefined) throw new Error(`the Result of turn ${turn}, generation ${generation}, is missing`);
-    return tell(job, result, await this.#crashedData(turn));
+    return tell(job, result, await this.#crashedData(job, turn));
   }
 
   /** Settles a turn that was not started in time, by whoever is first; the next begin says so. */
@@ -203,13 +203,13 @@ export class Deliveries {
     return finishAttempt(this.#lane, rebuilt);
   }
 
-  async #crashedData(turn: string): Promise<object | undefined> {
+  async #crashedData(job: Job, turn: string): Promise<object | undefined> {
     const facts = await untilAnswered(
       () => this.#lane.ledger.facts(turn),
       this.#lane.worker.log,
       this.#lane.worker.givenUp,
     );
-    return dataWithCrashed(this.#lane.ledger, facts.request, facts.attempts);
+    return dataWithCrashed(this.#lane.ledger, facts.request, facts.attempts, { before: job.data });
   }
 
   /** The stored request cannot be read, or names an agent that this worker does not have, whatever the job says. */

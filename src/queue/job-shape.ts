@@ -19,12 +19,13 @@ export interface JobData {
 const INPUT_CHARS = 2048;
 const RECORD_CHARS = 4096;
 const OUTPUT_TAIL_CHARS = 500;
-const MAX_CRASHED = 20;
+/** How many crashed attempts a job shows, the last ones. */
+export const MAX_CRASHED = 20;
 const MESSAGES_CHARS = 4096;
 const OUTPUT_CHARS = 16_384;
 
-/** The data of a turn's job. `crashed` are the records of attempts that left a partial one. */
-export function jobData(request: StoredRequest, crashed: readonly TurnRecord[] = []): JobData {
+/** The data of a turn's job. `crashed` are the attempts that left a partial record, as `shownRecord` made them. */
+export function jobData(request: StoredRequest, crashed: readonly object[] = []): JobData {
   return {
     v: 1,
     turn: request.id,
@@ -33,12 +34,12 @@ export function jobData(request: StoredRequest, crashed: readonly TurnRecord[] =
     ...(request.batch === undefined ? {} : { batch: request.batch.id }),
     ...(request.labels === undefined ? {} : { labels: request.labels }),
     input: cutText(textOf(request.input), INPUT_CHARS),
-    crashed: crashed.slice(-MAX_CRASHED).map(shownRecord),
+    crashed: crashed.slice(-MAX_CRASHED),
   };
 }
 
 /** A record whole up to 4 KB, above that its summary with the end of its output. */
-function shownRecord(record: TurnRecord): object {
+export function shownRecord(record: TurnRecord): object {
   if (JSON.stringify(record).length <= RECORD_CHARS) return record;
   const { v, attempt, iteration, agent, status, crashed, crashReason, usage, startedAt, endedAt, durationMs } = record;
   return {

@@ -8,12 +8,11 @@ import type { TurnResult } from "../domain/turn-result.ts";
 import { isTurnqError } from "../domain/error.ts";
 import { cutText } from "../domain/text.ts";
 import { writeWithFinish } from "./backend.ts";
-import { jobData, returnValue } from "./job-shape.ts";
+import { jobData, MAX_CRASHED, returnValue, shownRecord } from "./job-shape.ts";
 
 /** No end of the agent's own: what cannot run as it is configured, and a fault of ours. */
 const REFUSED: ReadonlySet<FailureCode> = new Set(["config", "auth", "invalid_request", "internal"]);
 const REASON_CHARS = 1000;
-const MAX_CRASHED = 20;
 
 /**
  * True when BullMQ is told `failed`: a crash, a loss, a timeout, a refused configuration, a turn that
@@ -51,21 +50,45 @@ export class TurnFailed extends Error {
   }
 }
 
-/** The job's data with the records of crashed attempts, from the ledger; undefined when none crashed. */
+/**
+ * The job's data with the records of crashed attempts; undefined when none crashed. What `before`, the job's
+ * data as it was delivered, shows of an attempt is taken from there: a record can be large, and read again after
+ * each of many attempts the old ones would cost more than the new one. The others are read one at a time.
+ */
 export async function dataWithCrashed(
   ledger: LaneLedger,
   request: StoredRequest,
   attempts: readonly ClosedAttempt[],
-  current?: TurnRecord,
+  { current, before }: { readonly current?: TurnRecord; readonly before?: unknown } = {},
 ): Promise<object | undefined> {
   const crashed = attempts
     .filter((attempt) => attempt.crashed && attempt.attempt !== current?.attempt)
     .slice(-MAX_CRASHED);
   if (crashed.length === 0 && current?.crashed !== true) return undefined;
-  const records = (await Promise.all(crashed.map(({ attempt }) => storedRecord(ledger, request.id, attempt)))).flatMap(
-    (record) => record ?? [],
+  const shown: object[] = [];
+  for (const attempt of crashed) {
+    const known = shownBefore(before, attempt);
+    const record = known === undefined ? await storedRecord(ledger, request.id, attempt.attempt) : undefined;
+    const made = known ?? (record === undefined ? undefined : shownRecord(record));
+    if (made !== undefined) shown.push(made);
+  }
+  return jobData(request, current?.crashed === true ? [...shown, shownRecord(current)] : shown);
+}
+
+/** What the job's data shows of this very attempt: tools can write there, so it must agree with the ledger. */
+function shownBefore(before: unknown, { attempt, startedAt, endedAt }: ClosedAttempt): object | undefined {
+  const entries = isObject(before) && Array.isArray(before["crashed"]) ? before["crashed"] : [];
+  return entries.find(
+    (entry) =>
+      isObject(entry) &&
+      entry["attempt"] === attempt &&
+      entry["startedAt"] === startedAt &&
+      entry["endedAt"] === endedAt,
   );
-  return jobData(request, current?.crashed === true ? [...records, current] : records);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
 }
 
 /** A record that cannot be read is left out: what is told of a turn must not depend on it. */

@@ -223,3 +223,50 @@ test("nothing of a turn's job depends on its data: a job whose data a tool repla
   expect(await turn.result({ waitMs: 20_000 })).toMatchObject({ ok: true, output: "stored" });
   expect(laneTag("trust")).toBe("{turnq:trust}");
 });
+
+test("D23: with many attempts of large records none gets slower: what the job shows of the old ones is not read again", async () => {
+  const agent = defineAgent("grows", ({ attempt, emit }) => {
+    emit.text(`${attempt} ${"x".repeat(100_000)}`);
+    throw new Error("again");
+  });
+  const read: string[] = [];
+  await scene.worker([agent], {
+    prepare: (redis) => {
+      const send = redis.getBuffer.bind(redis);
+      redis.getBuffer = ((key: string) => (read.push(key), send(key))) as typeof redis.getBuffer;
+    },
+  });
+  const retry = { maxAttempts: 30, backoff: { delayMs: 0 } };
+  const result = await (
+    await scene.turnq.submit({ agent: "grows", input: "x", id: "t1", retry })
+  ).result({
+    waitMs: 20_000,
+  });
+  expect(result.attempts).toHaveLength(30);
+  const { job } = await finished("grows", "t1");
+  const shown = job.data.crashed as { attempt: number; output: string }[];
+  expect(shown.map(({ attempt }) => attempt)).toEqual(Array.from({ length: 20 }, (_, i) => i + 11));
+  expect(shown[0]?.output).toHaveLength(500);
+  expect(read).toEqual([]);
+});
+
+test("D23: what a tool took from a job's data, or wrote there, of the attempts that crashed is read from the ledger", async () => {
+  const agent = defineAgent("taken", ({ attempt }) => {
+    throw new Error(`boom ${attempt}`);
+  });
+  await scene.worker([agent]);
+  const retry = { maxAttempts: 3, backoff: { delayMs: 60_000 } };
+  const turn = await scene.turnq.submit({ agent: "taken", input: "x", id: "t1", retry });
+  const backsOff = async (shown: number) => {
+    const job = await until(() => scene.queue("taken").getJob("t1"));
+    return (await job.isDelayed()) && job.data.crashed.length === shown ? job : undefined;
+  };
+  await (await until(() => backsOff(1))).promote();
+  const job = await until(() => backsOff(2));
+  await job.updateData({ v: 1, crashed: [null, { attempt: 1, crashReason: "forged" }] });
+  await job.promote();
+  await turn.result({ waitMs: 20_000 });
+  const data = (await finished("taken", "t1")).job.data as { turn: string; crashed: { crashReason: string }[] };
+  expect(data.turn).toBe("t1");
+  expect(data.crashed.map(({ crashReason }) => crashReason)).toEqual([1, 2, 3].map((n) => `boom ${n}`));
+});

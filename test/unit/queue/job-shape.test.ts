@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { buildResult, closedAttempt } from "../../../src/queue/build-result.ts";
-import { jobData, returnValue } from "../../../src/queue/job-shape.ts";
+import { jobData, returnValue, shownRecord } from "../../../src/queue/job-shape.ts";
 import { toldAsFailed } from "../../../src/queue/tell.ts";
 import { failure, FailureCode } from "../../../src/domain/failure.ts";
 import { AttemptStatus } from "../../../src/domain/turn-record.ts";
@@ -56,7 +56,7 @@ test("C42: a long input is cut at 2 KB with one mark, never inside a character",
 test("a crashed record is whole up to 4 KB; above it its summary with the end of its output", () => {
   const small = record({ status: "crashed", output: "small" });
   const large = record({ status: "crashed", output: `${"x".repeat(10_000)}the end` });
-  const [first, second] = jobData(storedRequest(), [small, large]).crashed as [object, Record<string, unknown>];
+  const [first, second] = [shownRecord(small), shownRecord(large) as Record<string, unknown>];
   expect(first).toEqual(small);
   expect(second).toMatchObject({
     attempt: 1,
