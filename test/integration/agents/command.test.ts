@@ -40,7 +40,7 @@ function text(code: string, more: Record<string, unknown> = {}): AgentSpec {
 }
 
 describe("the command protocol", () => {
-  it("tells a whole turn: request in, events, usage, steps and result out", async () => {
+  it("C29: tells a whole turn: request in with its idempotency key, events, usage, steps and result out", async () => {
     const spec = program(`
       const q = input();
       say({ type: "step_start" });

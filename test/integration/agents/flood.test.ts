@@ -47,7 +47,7 @@ function peakMb(): number {
   return Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? 0) / 1024;
 }
 
-test("invariant 12: a flood on stdout or stderr costs neither the worker's memory nor Redis", async () => {
+test("invariant 12, C17, D01: a flood on stdout or stderr costs neither the worker's memory nor Redis", async () => {
   const worker = turnq.worker({ agents: Object.values(floods), concurrency: 2 });
   await worker.start();
   await turnq.refreshAgents();

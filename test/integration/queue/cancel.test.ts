@@ -55,7 +55,7 @@ function deaf(redis: Redis): void {
 const stateOf = async (lane: string, id: string): Promise<string | undefined> =>
   (await scene.ledger(lane).row(id))?.state;
 
-test("a running turn that heeds shouldStop is cancelled within its grace, what it had said kept, its slot free", async () => {
+test("D22: a running turn that heeds shouldStop is cancelled within its grace, what it had said kept, its slot free", async () => {
   const agent = defineAgent("heeds", async ({ text, shouldStop }) => {
     if (text === "next") return "ran";
     await until(() => shouldStop() === "cancelled");

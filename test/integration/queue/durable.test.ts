@@ -32,7 +32,7 @@ async function restartRedis(): Promise<void> {
   await until(async () => (await scene.redis.ping().catch(() => "")) === "PONG");
 }
 
-test("invariant 2: nothing accepted is lost over a kill -9 and a restart of Redis with AOF always", async () => {
+test("invariant 2, A11: nothing accepted is lost over a kill -9 and a restart of Redis with AOF always", async () => {
   const agent = defineAgent("kept", ({ text }) => text);
   await scene.publish(agent);
   const accepted: string[] = [];
@@ -53,7 +53,7 @@ test("invariant 2: nothing accepted is lost over a kill -9 and a restart of Redi
   })();
   await until(() => accepted.length >= 150);
   await killRedis();
-  // A11: what was not accepted is told so, and not kept in memory to be sent later.
+  // What was not accepted is told so, and not kept in memory to be sent later.
   expect(await submitting).toMatchObject({ code: "redis_unreachable" });
   await restartRedis();
   const rows = await scene.ledger("kept").rows(accepted);

@@ -295,7 +295,7 @@ async function deploys(lane: string): Promise<TurnResult> {
 }
 
 /**
- * A26: a turn that kills its worker at each start, and others that run beside it in the same worker when it first does.
+ * A turn that kills its worker at each start, and others that run beside it in the same worker when it first does.
  * Nobody but this test starts workers anew.
  */
 async function poison(lane: string, folder: string): Promise<TurnResult> {

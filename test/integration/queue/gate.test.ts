@@ -34,7 +34,7 @@ function results(turns: readonly TurnHandle[]): Promise<TurnResult[]> {
   return Promise.all(turns.map((turn) => turn.result({ waitMs: 30_000 })));
 }
 
-test("a provider that lets 20 a second pass: two workers run 100 turns, none fails, no attempt is spent, and all usage is kept", async () => {
+test("C45: a provider that lets 20 a second pass: two workers run 100 turns, none fails, no attempt is spent, and all usage is kept", async () => {
   let [left, refused] = [20, 0];
   const refill = setInterval(() => (left = 20), 1000);
   const agent = defineAgent("limited", ({ emit }) => {
@@ -55,7 +55,7 @@ test("a provider that lets 20 a second pass: two workers run 100 turns, none fai
   const attempts = all.flatMap((result) => result.attempts);
   expect(attempts.filter(({ failure }) => failure?.code === "rate_limited")).toHaveLength(refused);
   expect(attempts).toHaveLength(100 + refused);
-  // C45: at most what two workers run at once is refused each time the gate opens.
+  // At most what two workers run at once is refused each time the gate opens.
   expect(refused).toBeLessThanOrEqual(30 * 6);
   await scene.check("limited");
 });

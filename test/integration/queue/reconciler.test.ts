@@ -225,6 +225,30 @@ test("D16: corrupt rows are reported once and do not stop the healing of the oth
   expect(results.map(({ status }) => status)).toEqual(["completed", "failed", "completed"]);
 });
 
+test("A49: a batch of which some fail, one is cancelled and one's job is removed by a tool ends with a count of each", async () => {
+  const agent = defineAgent("mixed", ({ text }) => {
+    if (text === "bad") throw Object.assign(new Error("no"), { code: "invalid_request" });
+    return text;
+  });
+  await scene.publish(agent);
+  const inputs = ["x", "bad", "x", "bad", "x", "x", "bad", "x"];
+  const batch = await scene.turnq.submitMany(
+    inputs.map((input, i) => ({ id: `s${i}`, input })),
+    { batch: "mixed", agents: ["mixed"] },
+  );
+  await (await scene.turnq.turn("mixed:s4:mixed:1", { lane: "mixed" })).cancel({ reason: "not this one" });
+  await (await until(() => scene.queue("mixed").getJob("mixed+s5+mixed+1"))).remove();
+  await scene.worker([agent], { upkeepEveryMs: 30 });
+  const ends: Record<string, number> = {};
+  for await (const { status } of batch.results({ follow: true })) ends[status] = (ends[status] ?? 0) + 1;
+  expect(ends).toEqual({ completed: 4, failed: 3, cancelled: 1 });
+  expect(await batch.progress()).toMatchObject({
+    states: { waiting: 0, running: 0, settled: 8 },
+    outcomes: { ok: 4, failed: 3, cancelled: 1 },
+  });
+  await scene.check("mixed");
+});
+
 test("A49, D10: a batch whose counts are wrong, or whose turns were lost with their rows, still ends", async () => {
   await scene.publish(defineAgent("counted", () => "x"));
   const batch = await scene.turnq.submitMany(

@@ -52,7 +52,7 @@ const WAYS: Readonly<Record<string, AgentFunction>> = {
 const sizeOf = (record: TurnRecord, events: readonly object[]): number =>
   Math.max(JSON.stringify(record).length, JSON.stringify(events).length);
 
-describe("limits.maxTranscriptChars: what is over is cut, and the turn ends as it would have", () => {
+describe("D01, limits.maxTranscriptChars: what is over is cut, and the turn ends as it would have", () => {
   it.each(Object.entries(WAYS))("%s", async (_, run) => {
     const { after, events } = scene(fn(run), { maxTranscriptChars: MAX });
     const { record } = await after(BOUND_MS);

@@ -33,7 +33,7 @@ test.each([
   expect(jumps()).toBe(1);
 });
 
-test("a clock that is moved little by little, as NTP does it, is no jump; a loop that stood still is no jump either", () => {
+test("a clock that is moved little by little, as NTP does it, is no jump; D20: a loop that stood still is no jump either, and is told of", () => {
   const { said, after, jumps } = scene();
   for (let look = 0; look < 20; look += 1) after(LOOK_EVERY_MS, 100);
   after(10_000);
