@@ -6,6 +6,7 @@ import { SCRIPT_NAMES } from "../../../src/ledger/scripts.ts";
 import { DOORS, type Door, type Point } from "../../../src/pause/effect.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { Scene } from "../queue/scene.ts";
+import { listed } from "./listed.ts";
 import { Places, play, type Theatre } from "./run-scenario.ts";
 import { SCENARIOS, type Scenario } from "./scenarios.ts";
 import { bundleVictim } from "./victims.ts";
@@ -103,6 +104,12 @@ async function die({ point, time, scenarios }: Death): Promise<string[]> {
 test("invariants 1 to 11: a process is killed at every point, and another worker takes over", async () => {
   const all = deaths();
   expect(new Set(all.map(({ point }) => point)).size).toBe(POINTS.length);
+  console.log(
+    listed(
+      "points of death",
+      all.map(({ point }) => point),
+    ),
+  );
   const runs = new Places(AT_ONCE * 4);
   const wrong = await Promise.all(all.map((death) => runs.hold(() => die(death))));
   expect(wrong.flat()).toEqual([]);

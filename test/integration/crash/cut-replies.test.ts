@@ -6,6 +6,7 @@ import { SCRIPT_NAMES } from "../../../src/ledger/scripts.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { labelOf } from "../../redis-proxy.ts";
 import { Scene } from "../queue/scene.ts";
+import { listed } from "./listed.ts";
 import { playThroughProxy } from "./play-through-proxy.ts";
 import { Places } from "./run-scenario.ts";
 import { SCENARIOS, type Scenario } from "./scenarios.ts";
@@ -109,6 +110,13 @@ async function cutOnce({ label, scenarios }: Cut): Promise<string[]> {
 
 test("invariants 1 to 11 and 13: each call's reply is lost once after it was executed", async () => {
   const runs = new Places(AT_ONCE);
-  const wrong = await Promise.all(cuts().map((cut) => runs.hold(() => cutOnce(cut))));
+  const all = cuts();
+  console.log(
+    listed(
+      "calls whose reply is cut",
+      all.map(({ label }) => label),
+    ),
+  );
+  const wrong = await Promise.all(all.map((cut) => runs.hold(() => cutOnce(cut))));
   expect(wrong.flat()).toEqual([]);
 }, 600_000);

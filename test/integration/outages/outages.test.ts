@@ -27,6 +27,7 @@ const OUTAGES = [
   [12, "killed"],
   [12, "frozen"],
   [60, "killed"],
+  [60, "frozen"],
 ] as const;
 
 // All at once: the longest of them is what the file takes.
