@@ -111,6 +111,25 @@ describe("a provider's refusal", () => {
     }
   });
 
+  test("C26, D23: a turn that a provider puts off for a second again and again asks less often after its 20th attempt", async () => {
+    await lane.submit({ id: "t1" }, { id: "t2" });
+    const waits = [];
+    for (let attempt = 1; attempt <= 82; attempt++) {
+      await pass();
+      await hitBack(await lane.run("t1"), { afterMs: 2000 });
+      waits.push(await closedFor());
+    }
+    expect(waits).toEqual(waits.map((_, i) => Math.min(60, Math.max(2, i + 1 - 20))));
+    // A longer one is believed.
+    await pass();
+    await hitBack(await lane.run("t1"), { afterMs: 300_000 });
+    expect(await closedFor()).toBe(300);
+    // Another turn is believed, whatever this one met.
+    await pass();
+    await hitBack(await lane.run("t2"), { afterMs: 2000 });
+    expect(await closedFor()).toBe(2);
+  });
+
   test("without an instant the wait doubles from 5 to 60 s while nothing succeeds, is spread, and begins anew after a success", async () => {
     await lane.submit({ id: "t1" }, { id: "t2" });
     for (const seconds of [5, 10, 20, 40, 60, 60]) {
