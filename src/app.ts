@@ -26,6 +26,7 @@ import { TurnWorker } from "./queue/worker.ts";
 import type { ProcessPort } from "./queue/worker-context.ts";
 import { refuseClusterNode } from "./redis/cluster.ts";
 import { connect, whenReady, type RedisTarget } from "./redis/connection.ts";
+import { evictionPolicy } from "./redis/eviction.ts";
 import { SILENT, type Log } from "./telemetry/log.ts";
 import { Turnq, type WorkerOptions } from "./turnq.ts";
 
@@ -76,7 +77,12 @@ export async function openTurnq(options: OpenOptions): Promise<Turnq> {
 
 async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Turnq> {
   const baseDir = options.baseDir ?? process.cwd();
-  const store = await storeId(redis);
+  const [store, evicts] = await Promise.all([storeId(redis), evictionPolicy(redis)]);
+  if (evicts !== undefined)
+    log.error(
+      { code: "redis_evicts", policy: evicts },
+      "this Redis drops turns when its memory is full: start it with --maxmemory-policy noeviction",
+    );
   const worker = workerId();
   const processes = openProcesses({
     store,

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openTurnq } from "../../src/app.ts";
+import { SILENT } from "../../src/telemetry/log.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../redis.ts";
 
 const FIXTURES = fileURLToPath(new URL("../fixtures/module", import.meta.url));
@@ -71,4 +72,21 @@ describe("workers of one process", () => {
       rmSync(folder, { recursive: true, force: true });
     }
   });
+});
+
+it("A14: who opens a Redis that evicts is told so in the log, and what to do", async () => {
+  const said: unknown[] = [];
+  const log = { ...SILENT, error: (facts: object, message: string) => void said.push({ ...facts, message }) };
+  const opened = async (policy: string) => {
+    await look.config("SET", "maxmemory-policy", policy);
+    const turnq = await openTurnq({ redis: redis.url, env: {}, log });
+    await turnq.close();
+  };
+  try {
+    await opened("volatile-ttl");
+  } finally {
+    await opened("noeviction");
+  }
+  const message = expect.stringContaining("--maxmemory-policy noeviction");
+  expect(said).toEqual([{ code: "redis_evicts", policy: "volatile-ttl", message }]);
 });
