@@ -12,12 +12,16 @@ export class ProcessFailure extends TurnqError {
   }
 }
 
-/** The error of a start that failed: a full machine (no more processes or files) is worth another try, a wrong program is not. */
+/**
+ * The error of a start that failed. A full machine (no more processes or files) is overloaded: the turn spends nothing and
+ * comes again when the lane's gate opens, or a worker that can start nothing would fail turns faster than others run them.
+ * A wrong program is a wrong config.
+ */
 export function startFailure(program: string, error: unknown): ProcessFailure {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   if (code === "EMFILE" || code === "ENFILE" || code === "EAGAIN" || code === "ENOMEM") {
     const what = `cannot start ${program}: the machine has no more processes or open files to give (${code})`;
-    return new ProcessFailure("internal", failure("internal", what, { retryable: true }), error);
+    return new ProcessFailure("internal", failure("overloaded", what), error);
   }
   const what = `cannot start ${program}${code === "" ? "" : ` (${code})`}`;
   return new ProcessFailure("config", failure("config", what, { cause: error }), error);

@@ -1,16 +1,21 @@
 import { describe, expect, it } from "vitest";
+import { FAILURE_POLICY } from "../../../src/domain/failure.ts";
 import { normalizeThrown } from "../../../src/agent/turn-errors.ts";
 import { endText, startFailure } from "../../../src/process/process-failure.ts";
 
 describe("a start that failed", () => {
-  it.each(["EMFILE", "ENFILE", "EAGAIN", "ENOMEM"])("C12: %s is the machine's, and worth another try", (code) => {
-    const error = startFailure("node", Object.assign(new Error("spawn"), { code }));
-    expect(normalizeThrown(error)).toMatchObject({
-      code: "internal",
-      retryable: true,
-      message: expect.stringContaining(code) as string,
-    });
-  });
+  it.each(["EMFILE", "ENFILE", "EAGAIN", "ENOMEM"])(
+    "C12: %s is the machine's: it spends nothing, and the turn comes again when the gate opens",
+    (code) => {
+      const error = startFailure("node", Object.assign(new Error("spawn"), { code }));
+      expect(normalizeThrown(error)).toMatchObject({
+        code: "overloaded",
+        retryable: true,
+        message: expect.stringContaining(code) as string,
+      });
+      expect(FAILURE_POLICY.overloaded).toEqual({ spends: "nothing", then: "gate" });
+    },
+  );
 
   it("else is a wrong config", () => {
     const error = startFailure("prog", Object.assign(new Error("spawn"), { code: "EACCES" }));
