@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { settledChannel } from "../ledger/keys.ts";
-import { messageOf } from "../domain/error.ts";
+import { Subscriber } from "./subscriber.ts";
 import type { Log } from "../telemetry/log.ts";
 
 /** How long a waiter trusts that a message will come, in ms: one can be lost, so it looks by itself as often. */
@@ -14,7 +14,7 @@ export class SettledWatch {
   readonly #log: Log;
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #lanes = new Map<string, Promise<unknown>>();
-  #redis: Redis | undefined;
+  #subscriber: Subscriber | undefined;
 
   /** `connect` opens a connection of the watch's own, which it then owns. */
   constructor(connect: () => Redis, log: Log) {
@@ -26,19 +26,11 @@ export class SettledWatch {
   async listen(lane: string): Promise<void> {
     let listening = this.#lanes.get(lane);
     if (listening === undefined) {
-      this.#redis ??= this.#open();
-      listening = this.#redis.subscribe(settledChannel(lane)).catch((error: unknown) => {
-        this.#log.debug({ lane, error: messageOf(error) }, "the announcements of a lane are not heard");
-      });
+      this.#subscriber ??= new Subscriber(this.#connect(), this.#log, (_channel, turn) => this.#wake(turn));
+      listening = this.#subscriber.listen(settledChannel(lane));
       this.#lanes.set(lane, listening);
     }
     await Promise.race([listening, sleep(LOOK_EVERY_MS, undefined, { ref: false })]);
-  }
-
-  #open(): Redis {
-    const redis = this.#connect();
-    redis.on("message", (_channel: string, turn: string) => this.#wake(turn));
-    return redis;
   }
 
   #wake(turn: string): void {
@@ -70,7 +62,7 @@ export class SettledWatch {
 
   close(): void {
     this.#closed = true;
-    this.#redis?.disconnect();
+    this.#subscriber?.close();
     for (const waiters of this.#waiting.values()) for (const resolve of waiters) resolve();
   }
 }

@@ -55,5 +55,12 @@ export class RedisUnderFire {
 }
 
 function serverOn(dir: string, port?: number): Promise<RedisServer> {
-  return startRedisServer({ binary: redisBinary(), dir, port, appendfsync: "always", wrapper: dieWithParent() });
+  return startRedisServer({
+    binary: redisBinary(),
+    dir,
+    port,
+    appendfsync: "always",
+    wrapper: dieWithParent(),
+    waitMs: 60_000,
+  });
 }

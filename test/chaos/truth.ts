@@ -17,11 +17,12 @@ export type TruthLine =
   | { readonly what: "spend"; readonly turn: string; readonly attempt: number; readonly tokens: number }
   | { readonly what: "end"; readonly turn: string; readonly attempt: number };
 
-/** Reads what the agents wrote, in order. Throws at a line that is none. */
+/** Reads what the agents wrote, in order, but the line that is being written. Throws at a line that is none. */
 export async function readTruth(file: string): Promise<TruthLine[]> {
   const text = await readFile(file, "utf8");
   return text
     .split("\n")
+    .slice(0, -1)
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line) as TruthLine);
 }
