@@ -16,7 +16,11 @@ afterEach(() => {
 
 /** A turn whose rows are read one after the other; the last one stays. `onRow` is called while a row is on its way. */
 function turnOf(rows: readonly Partial<TurnRow>[], onRow: (redis: EventEmitter) => void = () => undefined) {
-  const redis = Object.assign(new EventEmitter(), { subscribe: () => Promise.resolve(1), disconnect: () => undefined });
+  const redis = Object.assign(new EventEmitter(), {
+    options: {},
+    subscribe: () => Promise.resolve(1),
+    disconnect: () => undefined,
+  });
   const left = [...rows];
   const ledger = {
     lane: "a",
