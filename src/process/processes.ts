@@ -65,7 +65,9 @@ export function openProcesses(options: ProcessesOptions): Processes & { readonly
   function start(what: SpawnOptions): SupervisedProcess {
     const [program = "", ...args] = what.command;
     if (closed !== undefined) throw new ProcessFailure("closed", failure("internal", "the worker is closing"));
-    const childEnv = { ...what.env, [MARK_NAME]: what.mark };
+    // Node's pipes are sockets. A bash of the first level takes one on its stdin for a remote login and runs ~/.bashrc,
+    // whose output would be the agent's.
+    const childEnv = { SHLVL: "1", ...what.env, [MARK_NAME]: what.mark };
     const child = launch(program, args, { ...what, env: childEnv });
     const watch =
       child.pid === undefined

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
@@ -67,6 +67,18 @@ describe("a supervised program", () => {
     const env = JSON.parse(seen.text) as Record<string, string>;
     expect(env).toMatchObject({ TURNQ_TURN: mark(), B_NAMED: "shown", PATH: process.env.PATH });
     expect(env.A_SECRET).toBeUndefined();
+  });
+
+  it("C18: a bash whose stdin is a pipe is no remote login: it does not run what the user's own shells run", async () => {
+    const home = mkdtempSync(join(folder, "home-"));
+    writeFileSync(join(home, ".bashrc"), "echo from the .bashrc");
+    const env = { ...processes.allowedEnv(), HOME: home };
+    const program = node("", { command: ["bash", "-c", "cat; echo done"], env, stdin: "pipe" });
+    program.write("asked\n");
+    program.endInput();
+    const seen = textOf(program);
+    expect(await program.ended).toMatchObject({ code: 0 });
+    expect(seen.text).toBe("asked\ndone\n");
   });
 
   it("C14: loses no line of 5 MB that were written just before the exit", async () => {
