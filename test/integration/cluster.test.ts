@@ -56,7 +56,7 @@ test("A13: a batch over three lanes on three nodes settles, is counted, listed a
   const samples = Array.from({ length: 8 }, (_, i) => ({ input: `q${i}`, id: `s${i}` }));
   const batch = await scene.turnq.submitMany(samples, { batch: "b", agents: agents.map(({ name }) => name) });
   const outcomes: string[] = [];
-  for await (const result of batch.results()) outcomes.push(result.status);
+  for await (const result of batch.results({ follow: true })) outcomes.push(result.status);
   expect(outcomes).toEqual(Array.from({ length: 24 }, () => "completed"));
 
   const listed: string[] = [];

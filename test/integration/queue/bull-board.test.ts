@@ -4,7 +4,7 @@ import { Queue } from "bullmq";
 import { expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
 import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
-import { throwAwayRedis } from "../../redis.ts";
+import { throwAwaySingle } from "../../redis.ts";
 import { Gate, Scene, until } from "./scene.ts";
 
 interface Route {
@@ -72,7 +72,7 @@ async function shownBy(queue: Queue, status: string): Promise<ShownJob[]> {
 }
 
 test("bull-board, given only a queue's name and prefix, lists the jobs with agent, input, progress and return value", async () => {
-  const server = await throwAwayRedis({ appendfsync: "no" });
+  const server = await throwAwaySingle({ appendfsync: "no" });
   const scene = await Scene.open(server.url);
   const gate = new Gate();
   const connection = { url: server.url };

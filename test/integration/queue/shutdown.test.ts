@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
 import { scriptedAgent } from "../../../src/agents/scripted/scripted-agent.ts";
 import { startRedisServer } from "../../../src/redis/server.ts";
-import { redisBinary, throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
+import { redisBinary, throwAwayRedis, throwAwaySingle, type ThrowAwayRedis } from "../../redis.ts";
 import { isProcessAlive } from "../../agents.ts";
 import type { ClosePhase } from "../../../src/queue/worker.ts";
 import { Gate, Scene, until, workerProcess } from "./scene.ts";
@@ -167,7 +167,8 @@ test("close and start may be called at any time, in any number", async () => {
 });
 
 test("A05: a worker that is closed while Redis is down ends within its limit, its process ends by itself, and the turn is run elsewhere", async () => {
-  const own = await throwAwayRedis();
+  // One server: what is killed has the lane.
+  const own = await throwAwaySingle();
   const around = await Scene.open(own.url);
   let second: ThrowAwayRedis | undefined;
   try {
