@@ -4,17 +4,18 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const LONG: readonly string[] = [
   "outages/outages",
   "crash/crash-points",
-  "chaos/chaos",
   "docs/snippets",
+  "redis-embedded",
+  "queue/durable",
+  "cli/interrupt",
   "cli/faults",
   "cli/run",
   "cli/commands",
-  "redis-embedded",
-  "cli/interrupt",
-  "queue/durable",
   "agents/module",
-  "simulation/simulation",
   "queue/failures",
+  // Not beside the crash points: both start many processes.
+  "chaos/chaos",
+  "simulation/simulation",
   "cli/examples",
 ];
 

@@ -92,7 +92,8 @@ function deaths(): Death[] {
 }
 
 async function die({ point, time, scenarios }: Death): Promise<string[]> {
-  for (const scenario of scenarios) {
+  // Once more where none came to it: what is done by the clock may be left out on a busy machine.
+  for (const scenario of [...scenarios, ...scenarios]) {
     const { died, problems } = await play(theatre, scenario, { at: { point, time } });
     if (died || problems.length > 0)
       return problems.map((problem) => `${scenario.name}, ${point} (${time}): ${problem}`);

@@ -2,7 +2,6 @@ import { writeFileSync } from "node:fs";
 import type { Action } from "../../../src/agents/scripted/script.ts";
 import { failure } from "../../../src/domain/failure.ts";
 import type { TurnRequest } from "../../../src/domain/turn-request.ts";
-import { STORE_KEYS } from "../../../src/ledger/keys.ts";
 import { finishAttempt } from "../../../src/queue/finish-attempt.ts";
 import { rebuildLost } from "../../../src/queue/lost-attempt.ts";
 import { SILENT } from "../../../src/telemetry/log.ts";
@@ -290,8 +289,6 @@ export const SCENARIOS: readonly Scenario[] = [
     before: async (stage) => {
       await submit(stage, request(stage, "t1", { session: `s-${stage.lane}` }));
       await settled(stage, "t1");
-      await stage.scene.redis.hset(STORE_KEYS.agents, `old-${stage.lane}`, "{}");
-      await stage.scene.redis.hset(STORE_KEYS.workers, `gone-${stage.lane}`, "{}");
     },
     acts: (stage) => [{ do: "republish" }, { do: "listWorkers" }, { do: "rebind", session: `s-${stage.lane}` }],
   },
