@@ -2,6 +2,14 @@ import { createHash } from "node:crypto";
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 
+/** The attempt that a folder is for. */
+export interface FolderOwner {
+  readonly store: string;
+  readonly agent: string;
+  readonly turn: string;
+  readonly attempt: number;
+}
+
 /** A folder of an attempt's own, empty at first. */
 export interface FreshFolder {
   readonly path: string;
@@ -13,10 +21,7 @@ export interface FreshFolder {
  * Makes it in `.turnq/folders` of the config's folder, and removes what earlier attempts of the turn have left there: those
  * whose worker was killed could not. Their processes on this machine are dead when the next attempt starts.
  */
-export async function freshFolder(
-  baseDir: string,
-  { store, agent, turn, attempt }: Readonly<Record<"store" | "agent" | "turn", string> & { attempt: number }>,
-): Promise<FreshFolder> {
+export async function freshFolder(baseDir: string, { store, agent, turn, attempt }: FolderOwner): Promise<FreshFolder> {
   const all = join(baseDir, ".turnq", "folders");
   const own = createHash("sha256").update(`${store}\n${agent}\n${turn}`).digest("hex").slice(0, 20);
   const path = join(all, `${own}-${attempt}`);
