@@ -77,6 +77,18 @@ const SHOWN: readonly (readonly [string, History])[] = [
       ["pass", 25_000],
     ],
   ],
+  [
+    "an attempt whose begin is asked for again, since its answer was old, has a lease when its agent starts",
+    [
+      ["submit", { calls: 2 }],
+      ["go", 0],
+      ["fetch", 0],
+      ["flow", 4],
+      ["pass", 12_000],
+      ["flow", 3],
+      ["cancel", 0],
+    ],
+  ],
 ];
 
 test.each(SHOWN)("%s", async (_what, history) => {

@@ -13,7 +13,8 @@
 --         {"run", attempt, generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt,
 --          cancelAt, cancelReason, request, {attempt, summary, …}, iteration, {messages, …}}
 -- Errors: none of its own
--- Twice: the same delivery gets the same answer while its attempt is open.
+-- Twice: the same delivery gets the same answer while its attempt is open; a lease that is
+--        half over is taken anew.
 --- include turns
 --- include sessions
 --- include generations
@@ -58,10 +59,14 @@ if row.open == "" then
   attempt = attempt + 1
   if row.startedAt == "" then row.startedAt = string.format("%d", now) end
   rcall("HSET", K_ATTEMPTS .. id, attempt, cjson.encode({attempt = attempt, worker = worker, startedAt = now, iteration = iteration}))
-  rcall("ZADD", K_LEASES, now + tonumber(ARGV[6]), id .. "#" .. attempt)
   set_state(id, row.batch, row.state, "running", now, "attempt", attempt, "open", delivery, "worker", worker, "announces",
     ARGV[7], "startedAt", row.startedAt)
   if row.dueAt ~= "" or row.expiresAt ~= "" then end_expiry(id) end
+end
+-- One that asks again may have stood still for long: its lease is to hold when its agent starts.
+local lease = tonumber(ARGV[6])
+if (tonumber(rcall("ZSCORE", K_LEASES, id .. "#" .. attempt)) or 0) < now + lease / 2 then
+  rcall("ZADD", K_LEASES, now + lease, id .. "#" .. attempt)
 end
 -- A first attempt has none before it.
 local attempts = {}
