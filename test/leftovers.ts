@@ -67,12 +67,20 @@ function changed(): string[] {
   }
 }
 
+function end(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It has ended just now.
+  }
+}
+
 /** Ends and removes what a run has left in its folder, and says what it was. */
 export async function clearAway(folder: string, waitMs = WAIT_MS): Promise<string[]> {
   for (const until = Date.now() + waitMs; processesOf(folder).length > 0 && Date.now() < until;) await sleep(100);
   const processes = processesOf(folder);
   const files = filesIn(folder);
-  for (const { pid } of processes) process.kill(pid, "SIGKILL");
+  for (const { pid } of processes) end(pid);
   rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
   return [
     ...processes.map(({ pid, command }) => `process ${pid}: ${command}`),

@@ -78,7 +78,7 @@ const SHOWN: readonly (readonly [string, History])[] = [
     ],
   ],
   [
-    "an attempt whose begin is asked for again, since its answer was old, has a lease when its agent starts",
+    "an attempt whose lease was over before its worker had the answer of its begin is not run: the next one is",
     [
       ["submit", { calls: 2 }],
       ["go", 0],

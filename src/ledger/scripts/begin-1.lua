@@ -13,7 +13,7 @@
 --         {"run", attempt, generation, firstAttempt, spent, crashes, seq, rev, submittedAt, startedAt,
 --          cancelAt, cancelReason, request, {attempt, summary, …}, iteration, {messages, …}}
 -- Errors: none of its own
--- Twice: the same delivery gets the same answer while its attempt is open; a lease that is
+-- Twice: the same delivery gets the same answer while its attempt is open and its lease holds; a lease that is
 --        half over is taken anew.
 --- include turns
 --- include sessions
@@ -40,10 +40,11 @@ if row.state == "settled" then
 end
 
 local attempt = tonumber(row.attempt)
-if row.open ~= "" and row.open ~= delivery then
+if row.open ~= "" then
   local left = lease_left(id, row.attempt, now, tonumber(ARGV[8]))
-  if left then return {"wait", left} end
-  return {"lost", attempt, rcall("HGET", K_ROW .. id, "announces") or "0"}
+  -- Also this delivery's own attempt: somebody may have found it lost, and be about to close it.
+  if not left then return {"lost", attempt, rcall("HGET", K_ROW .. id, "announces") or "0"} end
+  if row.open ~= delivery then return {"wait", left} end
 end
 if row.session ~= "" and not is_head(row.session, id) then return {"park", row.session} end
 if row.open == "" then
