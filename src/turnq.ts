@@ -388,7 +388,7 @@ export function asTurnqError(error: unknown, redis?: Redis): unknown {
     name === "ReplyError" ||
     name === "MaxRetriesPerRequestError" ||
     name === "ClusterAllFailedError" ||
-    /Stream isn't writeable|Cluster isn't ready|Too many Cluster redirections|None of startup nodes|Connection is closed|Command timed out|ECONN/.test(
+    /Stream isn't writeable|Cluster isn't ready|Too many Cluster redirections|None of startup nodes|Connection is closed|aborted due to connection close|Command timed out|ECONN/.test(
       String(error),
     );
   return fromRedis ? redisError(error, redis) : error;

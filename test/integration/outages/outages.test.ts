@@ -1,10 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
+import { connect, whenReady } from "../../../src/redis/connection.ts";
 import { startRedisServer, type RedisServer } from "../../../src/redis/server.ts";
 import { openTurnq } from "../../../src/app.ts";
 import { openRedisProxy } from "../../redis-proxy.ts";
-import { redisBinary, throwAwayRedis } from "../../redis.ts";
+import { redisBinary, throwAwayRedis, throwAwaySingle } from "../../redis.ts";
 import { Gate, Scene, until } from "../queue/scene.ts";
 
 /** What the docs say a producer waits for at most, in ms, and what a loaded machine may add. */
@@ -166,6 +168,62 @@ test.concurrent("A11: against a black hole every call of a producer ends in time
   for (const name of ["submit", "submitMany", "row", "progress", "workers", "cancel", "result"] as const)
     expect(await failureOf(calls[name]), name).toMatchObject({ code: "undefined" });
   expect((await batch.progress()).turns).toBe(3);
+});
+
+test.concurrent("A11: a producer's call that has no answer when Redis dies fails at once, and what failed is not executed when Redis is back", async ({
+  onTestFinished,
+}) => {
+  const server = await throwAwaySingle({ appendfsync: "no" });
+  const other = await throwAwaySingle({ appendfsync: "no" });
+  const proxy = await openRedisProxy(server.port);
+  // It would wait this long, were it not told that the connection is over.
+  const patient = connect(proxy.url, "producer", { commandTimeoutMs: 3_600_000 });
+  const hasty = connect(proxy.url, "producer", { commandTimeoutMs: 500 });
+  onTestFinished(async () => {
+    for (const redis of [patient, hasty]) redis.disconnect();
+    await proxy.close();
+    await other.stop();
+    await server.stop();
+  });
+  for (const redis of [patient, hasty]) await whenReady(redis, 10_000);
+  const calls = (redis: Redis) => [redis.incr("n"), redis.multi().incr("n").incr("n").exec()];
+  const seen = async (redis: Redis) => until(async () => redis.get("n").then(String, () => undefined), "an answer");
+
+  proxy.hold(true);
+  await Promise.all(calls(hasty).map((call) => expect(call).rejects.toThrow("Command timed out")));
+  proxy.cut();
+  proxy.hold(false);
+  await whenReady(hasty, 10_000);
+  expect(await seen(hasty), "the connection is there again at once").toBe("null");
+
+  await whenReady(patient, 10_000);
+  proxy.hold(true);
+  const unanswered = calls(patient);
+  process.kill(server.pid, "SIGKILL");
+  await server.exited;
+  proxy.cut();
+  proxy.hold(false);
+  await Promise.all(unanswered.map((call) => expect(call).rejects.toThrow("Connection is closed")));
+  proxy.retarget(other.port);
+  await whenReady(patient, 10_000);
+  expect(await seen(patient), "it is there again late").toBe("null");
+});
+
+test.concurrent("A11: a producer's call whose connection is cut is sent again on the next one", async ({
+  onTestFinished,
+}) => {
+  const server = await throwAwaySingle({ appendfsync: "no" });
+  const proxy = await openRedisProxy(server.port);
+  const redis = connect(proxy.url, "producer");
+  onTestFinished(async () => {
+    redis.disconnect();
+    await proxy.close();
+    await server.stop();
+  });
+  await whenReady(redis, 10_000);
+  const cut = proxy.cutReply(({ name }) => name === "set");
+  expect(await redis.set("n", "1")).toBe("OK");
+  await cut;
 });
 
 test.concurrent("A11, A16, D02: a full Redis refuses with what is stored, and submitting again completes the batch without duplicates", async ({
