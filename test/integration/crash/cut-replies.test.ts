@@ -98,14 +98,23 @@ function cuts(): Cut[] {
     });
 }
 
-async function cutOnce({ label, scenarios }: Cut): Promise<string[]> {
-  for (const scenario of scenarios) {
+/** What became of a cut that was tried. */
+interface Tried {
+  readonly label: string;
+  /** False when the call was not made: what a worker does by the clock may be left out the next time. */
+  readonly cut: boolean;
+  readonly problems: readonly string[];
+}
+
+async function cutOnce({ label, scenarios }: Cut): Promise<Tried> {
+  for (const scenario of [...scenarios, ...scenarios]) {
     const { cut, problems } = await playThroughProxy({ scene, folder, port: server.port }, scenario, (proxy) =>
       proxy.cutReply((command) => labelOf(command) === label),
     );
-    if (cut || problems.length > 0) return problems.map((problem) => `${scenario.name}, ${label}: ${problem}`);
+    if (cut || problems.length > 0)
+      return { label, cut, problems: problems.map((problem) => `${scenario.name}, ${label}: ${problem}`) };
   }
-  return [`${label}: no reply of it was cut`];
+  return { label, cut: false, problems: [] };
 }
 
 test("invariants 1 to 11 and 13: each call's reply is lost once after it was executed", async () => {
@@ -117,6 +126,11 @@ test("invariants 1 to 11 and 13: each call's reply is lost once after it was exe
       all.map(({ label }) => label),
     ),
   );
-  const wrong = await Promise.all(all.map((cut) => runs.hold(() => cutOnce(cut))));
-  expect(wrong.flat()).toEqual([]);
+  const tried = await Promise.all(all.map((cut) => runs.hold(() => cutOnce(cut))));
+  expect(tried.flatMap(({ problems }) => problems)).toEqual([]);
+  const met = new Set(tried.filter(({ cut }) => cut).map(({ label }) => label));
+  expect(
+    all.filter(({ label }) => !met.has(label)),
+    "no reply of these was cut",
+  ).toEqual([]);
 }, 600_000);
