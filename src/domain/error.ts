@@ -48,6 +48,8 @@ export interface TurnqErrorOptions {
 export class TurnqError extends Error {
   override readonly name: string = "TurnqError";
   readonly code: ErrorCode;
+  /** The message without where and hint. */
+  readonly what: string;
   readonly where: string | undefined;
   readonly hint: string | undefined;
   readonly details: Readonly<Record<string, unknown>> | undefined;
@@ -57,6 +59,7 @@ export class TurnqError extends Error {
     const hint = options.hint === undefined ? "" : ` ${options.hint}`;
     super(`${where}${message}${hint}`, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
+    this.what = message;
     this.where = options.where;
     this.hint = options.hint;
     this.details = options.details;

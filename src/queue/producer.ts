@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from "uuid";
 import { resolveLimits, resolveRetry } from "../domain/limits.ts";
 import { REQUEST_MAX_BYTES, type StoredRequest, type TurnRequest } from "../domain/turn-request.ts";
 import { cellTurnId } from "../domain/cell-id.ts";
-import { TurnqError } from "../domain/error.ts";
+import { isTurnqError, TurnqError } from "../domain/error.ts";
 import { sessionLaneKey } from "../ledger/keys.ts";
 import { effect } from "../pause/effect.ts";
 import type { NewTurn, Stored } from "../ledger/ledger.ts";
@@ -91,7 +91,15 @@ export class Producer {
     } catch (error) {
       refusal = { error };
     }
-    for (const [lane, chunk] of chunks) yield await this.#submitChunk(lane, chunk.turns);
+    for (const [lane, chunk] of chunks) {
+      try {
+        yield await this.#submitChunk(lane, chunk.turns);
+      } catch (error) {
+        refusal ??= { error };
+        // A taken id is this lane's affair. What Redis did not answer, the others would only wait for too.
+        if (!isTurnqError(error, "id_conflict")) break;
+      }
+    }
     if (refusal !== undefined) throw refusal.error;
   }
 

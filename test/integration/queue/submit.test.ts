@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { openTurnq } from "../../../src/app.ts";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
 import type { TurnRequest } from "../../../src/domain/turn-request.ts";
+import { laneKey } from "../../../src/ledger/keys.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { Scene } from "./scene.ts";
 
@@ -129,6 +130,20 @@ test("A16: a wrong entry in the middle of a batch is named with how many are sto
   }
   await scene.turnq.submitMany(items({ id: "s250", input: "x" }), options);
   expect(await stored()).toBe(300);
+});
+
+test("A16: an id that is taken in one lane keeps no turn of another lane from being stored", async () => {
+  await scene.publish(
+    defineAgent("lane-a", () => "x"),
+    defineAgent("lane-b", () => "x"),
+  );
+  await scene.turnq.submitMany([{ id: "s1", input: "before" }], { batch: "lanes", agents: ["lane-a"] });
+  const items = ["s1", "s2", "s3"].map((id) => ({ id, input: "x" }));
+  await expect(scene.turnq.submitMany(items, { batch: "lanes", agents: ["lane-a", "lane-b"] })).rejects.toMatchObject({
+    code: "id_conflict",
+    details: { stored: 3 },
+  });
+  expect(await scene.redis.zcard(laneKey("lane-b", "batchTurns", "lanes"))).toBe(3);
 });
 
 test("an unknown agent's error names the known ones", async () => {
