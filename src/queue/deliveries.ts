@@ -101,10 +101,10 @@ export class Deliveries {
       // A process that stood still before it could read the answer may have lost the attempt since: it is asked again, and
       // the answer is the same while the attempt is this delivery's. No agent starts on an answer that is old.
       if (begun.kind === "run") {
-        const result =
-          performance.now() - askedMs > ledger.leases.leaseMs / 2 ? undefined : await this.#run(job, token, begun);
-        if (result !== undefined) return result;
-        continue;
+        const old = performance.now() - askedMs > ledger.leases.leaseMs / 2;
+        const result = old ? undefined : await this.#run(job, token, begun);
+        if (result === undefined) continue;
+        return result;
       }
       if (begun.kind !== "lost") return this.#follow(job, token, delivery.turn, begun);
       const finished = await this.#closeLost(delivery.turn, begun);

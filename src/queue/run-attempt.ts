@@ -1,6 +1,7 @@
 import type { Job } from "bullmq";
-import { runAttempt } from "../agent/attempt.ts";
+import { runAttempt, type RunningAttempt } from "../agent/attempt.ts";
 import type { Spent } from "../agent/turn-monitor.ts";
+import type { StopRequest } from "../agent/verdict.ts";
 import type { AgentSpec } from "../agent/agent-spec.ts";
 import { messageOf } from "../domain/error.ts";
 import { TRANSCRIPT_MAX } from "../domain/text.ts";
@@ -26,27 +27,63 @@ export async function runBegun(
   job: Job,
   begun: Run,
 ): Promise<EndedAttempt | undefined> {
-  const { worker, ledger, leases } = lane;
+  const { worker, leases } = lane;
   const { facts, attempt } = begun;
   const { request } = facts;
   const name = { lane: request.lane, turn: request.id, attempt };
-  // What happens to the attempt while what earlier ones left is killed, which may take longer than a lease.
-  const early = { lost: false, cancelled: false };
-  let onLost = (): void => void (early.lost = true);
-  let onCancel = (): void => void (early.cancelled = true);
-  const release = leases.hold(request.id, attempt, { onLost: () => onLost(), onCancel: () => onCancel() });
+  // What is told before there is an agent to stop: killing what earlier attempts left may take longer than a lease.
+  const early = new Set<StopRequest>();
+  let stop = (reason: StopRequest): void => void early.add(reason);
+  const release = leases.hold(request.id, attempt, {
+    onLost: () => stop("lease_lost"),
+    onCancel: () => stop("cancelled"),
+  });
   try {
     // All on this machine that bears the turn's mark.
     if (attempt > 1) await effect("processes:sweep", () => worker.processes.sweepEarlier(name));
+    if (early.has("lease_lost")) {
+      release();
+      return undefined;
+    }
+    const { running, progress, pipe } = started(lane, spec, job, begun, name);
+    stop = (reason) => {
+      running.stop(reason);
+      if (reason !== "lease_lost") notePhase(lane, name, "stopping");
+    };
+    for (const reason of early) stop(reason);
+    const here: RunningTurn = {
+      ...name,
+      deadlineMs: performance.now() + request.limits.timeoutMs,
+      shutDown: () => stop("shutdown"),
+      kill: () => running.kill("shutdown"),
+    };
+    worker.running.add(here);
+    worker.onStart?.();
+    if (worker.closing.aborted) here.shutDown();
+    const { record, stopReason } = await running.done;
+    progress.end();
+    const letGo = (): void => {
+      release();
+      worker.running.delete(here);
+    };
+    return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last), letGo };
   } catch (error) {
     release();
     throw error;
   }
-  if (early.lost) {
-    release();
-    return undefined;
-  }
+}
 
+interface Started {
+  readonly running: RunningAttempt;
+  readonly progress: Progress;
+  readonly pipe: EventPipe;
+}
+
+/** Starts the agent, whose events go into the ledger. */
+function started(lane: LaneContext, spec: AgentSpec, job: Job, begun: Run, name: AttemptName): Started {
+  const { worker, ledger } = lane;
+  const { facts, attempt } = begun;
+  const { request } = facts;
   const pipe = new EventPipe({
     turn: request.id,
     attempt,
@@ -74,31 +111,7 @@ export async function runBegun(
       return pipe.push(event);
     },
   });
-  onLost = () => running.stop("lease_lost");
-  onCancel = () => {
-    running.stop("cancelled");
-    notePhase(lane, name, "stopping");
-  };
-  if (early.cancelled) onCancel();
-  const here: RunningTurn = {
-    ...name,
-    deadlineMs: performance.now() + request.limits.timeoutMs,
-    shutDown: () => {
-      running.stop("shutdown");
-      notePhase(lane, name, "stopping");
-    },
-    kill: () => running.kill("shutdown"),
-  };
-  worker.running.add(here);
-  worker.onStart?.();
-  if (worker.closing.aborted) here.shutDown();
-  const { record, stopReason } = await running.done;
-  progress.end();
-  const letGo = (): void => {
-    release();
-    worker.running.delete(here);
-  };
-  return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last), letGo };
+  return { running, progress, pipe };
 }
 
 /** Shows how far a cancel or a shutdown has come. Not awaited, and nothing depends on it. */
