@@ -38,7 +38,7 @@ export function processesOf(folder: string): LeftProcess[] {
 }
 
 /** What lies in a folder and is not there by intention. */
-export function filesIn(folder: string): string[] {
+function filesIn(folder: string): string[] {
   return readdirSync(folder).filter((name) => !KEPT.has(name));
 }
 

@@ -42,6 +42,7 @@ export async function sendTogether(lane: Lane, door: Door, queue: (to: Transacti
 
 /** Redis took a producer's command and said nothing in time: asking again would only make its caller wait longer. */
 function isSilence(error: unknown): boolean {
+  // Command.js of ioredis 6.0.0 gives it no name or code.
   return messageOf(error) === "Command timed out";
 }
 

@@ -1,14 +1,14 @@
 import fc from "fast-check";
 
 /** How an attempt of the simulation ends. */
-export type Deed = "ok" | "fail" | "crash" | "limited";
+export type AttemptEnd = "ok" | "fail" | "crash" | "limited";
 
 /** A turn: its session (0 is none), its batch or none, the calls it makes, how its attempts end (well where nothing is said). */
 export interface SimulatedTurn {
   readonly session?: number;
   readonly batch?: 1 | undefined;
   readonly calls?: number;
-  readonly ends?: readonly Deed[];
+  readonly ends?: readonly AttemptEnd[];
   /** In ms. */
   readonly delay?: number | undefined;
   /** In ms. */
@@ -52,7 +52,7 @@ export type Happening =
 export type History = readonly Happening[];
 
 const small = fc.nat({ max: 7 });
-const deed = fc.constantFrom<Deed>("ok", "ok", "fail", "crash", "limited");
+const end = fc.constantFrom<AttemptEnd>("ok", "ok", "fail", "crash", "limited");
 
 /** A field that one in so many turns has. */
 const one = <T>(every: number, arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
@@ -62,7 +62,7 @@ const submit = fc.record({
   session: fc.nat({ max: 2 }),
   calls: fc.nat({ max: 4 }),
   batch: one(3, fc.constant(1 as const)),
-  ends: fc.array(deed, { maxLength: 3 }),
+  ends: fc.array(end, { maxLength: 3 }),
   delay: one(8, fc.constantFrom(1, 5000)),
   expires: one(8, fc.constantFrom(1000, 20_000)),
   maxCrashes: one(4, fc.constantFrom(1, 2)),

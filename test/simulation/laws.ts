@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { TRANSITIONS, type TurnState } from "../../src/domain/lifecycle.ts";
 import { validHistory } from "../../src/domain/message.ts";
 import { totalTokens, type Usage } from "../../src/domain/usage.ts";
-import { laneKey, laneTag } from "../../src/ledger/keys.ts";
+import { laneKey } from "../../src/ledger/keys.ts";
 import type { ClosedAttempt, LaneLedger } from "../../src/ledger/ledger.ts";
 import type { StoredAttempt } from "../../src/ledger/codec.ts";
 import { redisLedger } from "../../src/ledger/redis-ledger.ts";
@@ -130,7 +130,7 @@ function mayBecome(from: TurnState, to: TurnState): boolean {
 export async function afterAll(redis: Redis, lane: string, truth: Truth): Promise<string | undefined> {
   const ledger = redisLedger(redis, lane);
   const prefix = laneKey(lane, "row");
-  const ids = (await redis.keys(`${laneTag(lane)}/row:*`)).map((key) => key.slice(prefix.length)).toSorted();
+  const ids = (await redis.keys(`${prefix}*`)).map((key) => key.slice(prefix.length)).toSorted();
   const problems: string[] = [];
   for (const id of ids) {
     const facts = await ledger.facts(id);

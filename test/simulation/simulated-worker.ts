@@ -9,14 +9,14 @@ import { Deliveries } from "../../src/queue/deliveries.ts";
 import { LeaseKeeper } from "../../src/queue/lease-keeper.ts";
 import { SILENT } from "../../src/telemetry/log.ts";
 import { startOptions } from "../agents.ts";
-import type { Deed } from "./history.ts";
+import type { AttemptEnd } from "./history.ts";
 import type { Actor, Schedule } from "./schedule.ts";
 import type { Truth } from "./truth.ts";
 
 /** What the agent of a turn does, as its request's options say. */
 export interface Behaviour {
   readonly calls: number;
-  readonly ends: readonly Deed[];
+  readonly ends: readonly AttemptEnd[];
 }
 
 const TOKENS = 10;

@@ -106,6 +106,8 @@ test(`invariants 1, 3, 4, 6, 7, 8, 10 and 13 hold in ${HISTORIES} random histori
   });
   if (outcome.failed) {
     const [failed] = outcome.counterexample ?? [[]];
+    // A turn that never settles takes long to make shorter: who stops the run then has seen it fail.
+    console.log(`history ${outcome.numRuns} broke a law, and is made shorter:\n${printed(failed)}`);
     const history = await shortened(failed);
     const broken = await world.play(history);
     expect.fail(

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import { isTurnqError, messageOf } from "../../src/domain/error.ts";
-import { laneTag } from "../../src/ledger/keys.ts";
+import { laneKey, laneTag } from "../../src/ledger/keys.ts";
 import { installProbe } from "../../src/pause/effect.ts";
 import { LaneSet } from "../../src/queue/lane-set.ts";
 import { connect, whenReady } from "../../src/redis/connection.ts";
@@ -225,7 +225,7 @@ export class World {
 
   /** What Redis would have let expire by its own clock, and BullMQ's look for jobs whose lock is gone. */
   async #bullsClock(): Promise<void> {
-    const until = Number(await this.#redis.hget(`${laneTag(LANE)}/lane`, "gateUntil"));
+    const until = Number(await this.#redis.hget(laneKey(LANE, "lane"), "gateUntil"));
     if (until <= this.#clock.now) await this.#redis.del(this.#bull("limiter"));
     const living = new Set(this.#places.flatMap(({ worker }) => (worker === undefined ? [] : worker.name)));
     for (const job of await this.#redis.lrange(this.#bull("active"), 0, -1)) {
@@ -236,7 +236,7 @@ export class World {
   }
 
   async #unlock(turn: string, worker: number): Promise<void> {
-    const row = await this.#redis.hget(`${laneTag(LANE)}/row:${turn}`, "job");
+    const row = await this.#redis.hget(laneKey(LANE, "row", turn), "job");
     if (row !== null) await this.#redis.del(this.#bull(`${row}:lock`));
     await this.#stalled();
     await this.#with(this.#awake(), worker, (awake) => this.#fetch(awake));

@@ -54,19 +54,19 @@ if row.open == "" then
   if shut then return {"gate", shut} end
 end
 
+local lease = tonumber(ARGV[6])
 local iteration = 1
 if row.session ~= "" then iteration = (tonumber(rcall("HGET", K_SESSION .. row.session, "iteration")) or 0) + 1 end
 if row.open == "" then
   attempt = attempt + 1
   if row.startedAt == "" then row.startedAt = string.format("%d", now) end
   rcall("HSET", K_ATTEMPTS .. id, attempt, cjson.encode({attempt = attempt, worker = worker, startedAt = now, iteration = iteration}))
+  rcall("ZADD", K_LEASES, now + lease, id .. "#" .. attempt)
   set_state(id, row.batch, row.state, "running", now, "attempt", attempt, "open", delivery, "worker", worker, "announces",
     ARGV[7], "startedAt", row.startedAt)
   if row.dueAt ~= "" or row.expiresAt ~= "" then end_expiry(id) end
-end
--- One that asks again may have stood still for long: its lease is to hold when its agent starts.
-local lease = tonumber(ARGV[6])
-if (tonumber(rcall("ZSCORE", K_LEASES, id .. "#" .. attempt)) or 0) < now + lease / 2 then
+elseif (tonumber(rcall("ZSCORE", K_LEASES, id .. "#" .. attempt)) or 0) < now + lease / 2 then
+  -- One that asks again may have stood still for long: its lease is to hold when its agent starts.
   rcall("ZADD", K_LEASES, now + lease, id .. "#" .. attempt)
 end
 -- A first attempt has none before it.

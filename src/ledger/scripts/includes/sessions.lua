@@ -17,7 +17,7 @@ local function wake_head(session, now)
     if is_far_off(row.job, now) then promote_job(row.job) end
     return
   end
-  if row.state ~= "parked" and row.state ~= "waiting" and row.state ~= "delayed" then return end
+  if row.state == "" or row.state == "settled" then return end
   -- Only a delay that was asked for has dueAt; a back-off has none.
   local due = tonumber(row.dueAt) or 0
   if row.state == "delayed" and due == 0 then
