@@ -2,6 +2,7 @@ import { Redis } from "ioredis";
 import type { Cluster, RedisOptions } from "ioredis";
 import { isTurnqError, messageOf, TurnqError } from "../domain/error.ts";
 import { clusterAddress, copyCluster, isCluster, openCluster, shownCluster, type ClusterSettings } from "./cluster.ts";
+import { endFailedCalls } from "./failed-calls.ts";
 import { redactUrl } from "./url.ts";
 
 /**
@@ -72,38 +73,8 @@ export function connect(target: RedisTarget, role: ConnectionRole, options: Conn
   }
   const redis = open(target, role, settings);
   redis.on("error", options.onError ?? (() => undefined));
-  if (role === "producer") redis.on("close", () => failUnanswered(redis));
+  if (role === "producer") endFailedCalls(redis);
   return redis;
-}
-
-/**
- * Of a connection that closed, ioredis 6.0.0 keeps what had no answer for the next one, however late that comes: also
- * what its caller was told of that it failed, and `maxRetriesPerRequest` does not reach it. What is kept is sent again
- * where the next connection is there at once; otherwise it fails now, and is never executed.
- */
-function failUnanswered(redis: Redis): void {
-  const kept: Kept | null | undefined = Reflect.get(redis, "prevCommandQueue");
-  if (kept === undefined || kept === null) return;
-  const tries: number = Reflect.get(redis, "retryAttempts");
-  const isGivenUp = kept.toArray().some(({ command }) => command.isSettled);
-  // All or nothing: a part of a MULTI would be executed by itself.
-  if (tries <= 1 && !isGivenUp) return;
-  for (let item = kept.shift(); item !== undefined; item = kept.shift()) {
-    item.command.reject(new Error(CONNECTION_CLOSED));
-  }
-}
-
-/** What ioredis itself says of calls on a connection that is over. */
-const CONNECTION_CLOSED = "Connection is closed.";
-
-/** Commands without an answer, as ioredis keeps them. */
-interface Kept {
-  toArray(): readonly KeptCommand[];
-  shift(): KeptCommand | undefined;
-}
-
-interface KeptCommand {
-  readonly command: { readonly isSettled: boolean; readonly reject: (error: Error) => void };
 }
 
 /**

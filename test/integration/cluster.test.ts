@@ -170,3 +170,29 @@ test("a cluster that is not there is unreachable in time", async () => {
   });
   nowhere.disconnect();
 });
+
+test("A11: a call that failed for want of an answer is not sent again when the connection to its node breaks", async () => {
+  const redis = connect(cluster.url, "producer", { commandTimeoutMs: 2000 });
+  try {
+    await whenReady(redis, 10_000);
+    const node = cluster.nodes[await nodeOf(redis, lane(0))];
+    const key = `${laneTag(lane(0))}:count`;
+    const direct = new Redis(node?.url ?? "");
+    try {
+      // What writes waits, and its connections can be closed.
+      await direct.call("client", "pause", "60000", "write");
+      const calls = [redis.incr(key), redis.multi().incr(key).incr(key).exec()];
+      await Promise.all(calls.map((call) => expect(call).rejects.toThrow("Command timed out")));
+      // What is on its way when the connection breaks is sent again, after what might have been sent before it.
+      const underway = redis.set(`${key}:underway`, "1");
+      await direct.call("client", "kill", "type", "normal", "skipme", "yes");
+      await direct.call("client", "unpause");
+      await underway;
+      expect(await direct.get(key)).toBeNull();
+    } finally {
+      direct.disconnect();
+    }
+  } finally {
+    redis.disconnect();
+  }
+});
