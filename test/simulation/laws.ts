@@ -49,7 +49,7 @@ type Look = [
 ];
 
 /** What one change may not do, whatever was changed. */
-export async function atEachStep(redis: Redis, lane: string, seen: Seen): Promise<string | undefined> {
+export async function atEachStep(redis: Redis, lane: string, seen: Seen, truth: Truth): Promise<string | undefined> {
   const looked = (await redis.eval(
     LOOK,
     0,
@@ -61,6 +61,10 @@ export async function atEachStep(redis: Redis, lane: string, seen: Seen): Promis
     const before = seen.get(look[0])?.state;
     const broken = brokenBy(look, seen);
     if (broken !== undefined) return broken;
+    const [id, , , generation] = look;
+    const retries = truth.retries.get(id) ?? 0;
+    if (Number(generation) > retries + 1)
+      return `${id} is in generation ${generation}, and was retried ${retries} times`;
     if (look[1] === "settled" && before !== "settled") {
       const wrong = await brokenBySettle(redisLedger(redis, lane), look[0]);
       if (wrong !== undefined) return wrong;

@@ -13,6 +13,7 @@ import { submitChunk } from "../../src/queue/submit-chunk.ts";
 import { SILENT } from "../../src/telemetry/log.ts";
 import { storedRequest } from "../agents.ts";
 import type { Happening, SimulatedTurn } from "./history.ts";
+import { Truth } from "./truth.ts";
 
 type Deed = () => Promise<unknown>;
 
@@ -40,6 +41,7 @@ export class People {
   readonly #name: string;
   readonly #lane: Lane;
   #requests: StoredRequest[] = [];
+  #truth = new Truth();
 
   constructor(redis: Redis, lanes: LaneSet, lane: string) {
     this.#redis = redis;
@@ -49,8 +51,9 @@ export class People {
   }
 
   /** For a new history. */
-  begin(): void {
+  begin(truth: Truth): void {
     this.#requests = [];
+    this.#truth = truth;
   }
 
   /** The rows of the turns that were submitted, in their order; nothing for one that is not stored. */
@@ -81,7 +84,10 @@ export class People {
       case "cancel":
         return () => cancelTurn(this.#lane.ledger, id);
       case "retry":
-        return () => retryTurn(this.#lane, id);
+        return () => {
+          this.#truth.retry(id);
+          return retryTurn(this.#lane, id);
+        };
       case "toolRetry":
         return () => this.#toolRetry(id);
       case "toolPromote":
@@ -139,6 +145,8 @@ export class People {
   async #toolRetry(turn: string): Promise<void> {
     const job = await this.#jobOf(turn);
     const state = await job?.getState();
-    if (state === "failed" || state === "completed") await job?.retry(state).catch(() => undefined);
+    if (state !== "failed" && state !== "completed") return;
+    this.#truth.retry(turn);
+    await job?.retry(state).catch(() => undefined);
   }
 }

@@ -4,6 +4,8 @@ export class Truth {
   readonly spent = new Map<string, number>();
   /** Workers that were killed, or stood still for a time. */
   readonly harmed = new Set<string>();
+  /** How often somebody retried a turn, by any way there is. */
+  readonly retries = new Map<string, number>();
   /** What broke a law while it happened. */
   readonly broken: string[] = [];
 
@@ -16,6 +18,10 @@ export class Truth {
   spend(turn: string, attempt: number, tokens: number): void {
     const key = `${turn}#${attempt}`;
     this.spent.set(key, (this.spent.get(key) ?? 0) + tokens);
+  }
+
+  retry(turn: string): void {
+    this.retries.set(turn, (this.retries.get(turn) ?? 0) + 1);
   }
 
   of(turn: string, attempt: number): number {

@@ -89,7 +89,7 @@ export class World {
     this.#schedule = new Schedule();
     this.#truth = new Truth();
     this.#seen = new Map();
-    this.#people.begin();
+    this.#people.begin(this.#truth);
     this.#log = [];
     this.#broken = undefined;
     this.#incarnations = 0;
@@ -112,7 +112,7 @@ export class World {
     if (this.#broken !== undefined) return;
     const { fault } = this.#schedule;
     const threw = fault === undefined ? undefined : `an actor threw: ${messageOf(fault)}`;
-    this.#broken = threw ?? this.#truth.broken[0] ?? (await atEachStep(this.#redis, LANE, this.#seen));
+    this.#broken = threw ?? this.#truth.broken[0] ?? (await atEachStep(this.#redis, LANE, this.#seen, this.#truth));
   }
 
   /** What happens to the schedule and the workers; the rest is what people and producers do. */
