@@ -5,7 +5,7 @@ import { histories, printed, type History } from "./history.ts";
 import { World } from "./world.ts";
 
 /** Histories of a run; the seed of a failure repeats it. */
-const HISTORIES = Number(process.env["TURNQ_TEST_HISTORIES"] ?? 60);
+const HISTORIES = Number(process.env["TURNQ_TEST_HISTORIES"] ?? 120);
 /** The test run plays the same ones each time; `npm run simulation` looks for new ones. */
 const NEW_SEED = process.env["TURNQ_TEST_HISTORIES"] === undefined ? 11 : Math.floor(Math.random() * 2 ** 31);
 const SEED = Number(process.env["TURNQ_TEST_SEED"] ?? NEW_SEED);

@@ -76,6 +76,7 @@ export class World {
     } finally {
       for (const { worker } of this.#places) worker?.end();
       installProbe(undefined);
+      this.#schedule.end();
     }
   }
 
