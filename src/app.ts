@@ -11,7 +11,7 @@ import { noopAgent } from "./agents/noop/noop-agent.ts";
 import { scriptedAgent } from "./agents/scripted/scripted-agent.ts";
 import { didYouMean } from "./batch/nearest.ts";
 import { scoreOf } from "./batch/score.ts";
-import type { AgentEntry } from "./config.ts";
+import { checkEntry, checkPlace, checkWorkerSettings, type AgentEntry, type AgentEntryInput } from "./config.ts";
 import { TurnqError } from "./domain/error.ts";
 import { STORE_KEYS } from "./ledger/keys.ts";
 import { openProcesses, type Processes } from "./process/processes.ts";
@@ -31,7 +31,7 @@ import { SILENT, type Log } from "./telemetry/log.ts";
 import { Turnq, type WorkerOptions } from "./turnq.ts";
 
 /** An agent of a configuration, with its name. */
-export type NamedEntry = AgentEntry & { readonly name: string };
+export type NamedEntry = AgentEntryInput & { readonly name: string };
 /** A subclass of Agent, with its name and its config. */
 export interface NamedClass {
   readonly name: string;
@@ -98,6 +98,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
   const users = new SpecUsers();
   const openWorker = async (wanted: WorkerOptions) => {
+    checkWorkerSettings(wanted);
     const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, deps);
     await Promise.all(
       wantedSpecs.map(async (spec) => {
@@ -207,6 +208,7 @@ interface SpecDeps {
 
 function specsOf(agents: readonly AgentLike[], deps: SpecDeps): AgentSpec[] {
   const specs = agents.map((agent) => specOfAny(agent, deps));
+  for (const spec of specs) checkPlace(spec);
   const names = specs.map(({ name }) => name);
   const twice = names.find((name, i) => names.indexOf(name) < i);
   if (twice !== undefined) throw new TurnqError("config", `the agent "${twice}" is given twice`, { where: "agents" });
@@ -214,6 +216,9 @@ function specsOf(agents: readonly AgentLike[], deps: SpecDeps): AgentSpec[] {
 }
 
 function specOfAny(agent: AgentLike, deps: SpecDeps): AgentSpec {
+  // TypeScript checks nothing any more once it runs.
+  if (typeof agent !== "object" || (agent as unknown) === null)
+    throw new TurnqError("config", `${JSON.stringify(agent)} is no agent`, { where: "agents" });
   if (isDefinedAgent(agent)) return specOf(agent);
   if ("class" in agent) {
     if (!isAgentClass(agent.class))
@@ -221,7 +226,7 @@ function specOfAny(agent: AgentLike, deps: SpecDeps): AgentSpec {
     return agentClassSpec<unknown>(agent.name, agent.class, agent.config, { lane: agent.lane });
   }
   const { name, ...entry } = agent;
-  return specOfEntry(name, entry, deps);
+  return specOfEntry(name, checkEntry(name, entry), deps);
 }
 
 function specOfEntry(name: string, entry: AgentEntry, deps: SpecDeps): AgentSpec {

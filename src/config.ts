@@ -27,6 +27,8 @@ export const AgentEntry = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("scripted"), ...ScriptedConfig.shape, ...placed }),
 ]);
 export type AgentEntry = z.infer<typeof AgentEntry>;
+/** The same as a person writes it: what has a default may be left out. */
+export type AgentEntryInput = z.input<typeof AgentEntry>;
 
 /** A simulated agent: the command line starts a simulator for it and has it play on that. */
 export const SimEntry = z.strictObject({
@@ -164,6 +166,49 @@ export function checkConfig(content: unknown, where: string): ConfigFile {
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.flatMap((issue) => problemsOfIssue(issue, content));
   throw new TurnqError("config", problems.join("; "), { where });
+}
+
+/** What a program sets for a worker in the words of a configuration. */
+const WorkerSettings = z.object({
+  lanes: z.array(Name).optional(),
+  concurrency: z.number().int().min(1).optional(),
+  laneConcurrency: z.record(Name, z.number().int().min(1)).optional(),
+  laneLimits: z.record(Name, LaneEntry).optional(),
+  retention: RetentionEntry.optional(),
+});
+
+/** Checks what a program sets for a worker, as a configuration file is checked. Throws `config`. */
+export function checkWorkerSettings(settings: unknown): void {
+  const parsed = WorkerSettings.safeParse(settings);
+  if (parsed.success) return;
+  const problems = problemsOf(parsed.error, settings, []).map(
+    ({ field, message }) => `${field ?? "options"}: ${message}`,
+  );
+  throw new TurnqError("config", problems.join("; "), { where: "worker" });
+}
+
+/** Checks an agent that a program gives in the words of a configuration, and fills in its defaults. Throws `config`. */
+export function checkEntry(name: string, entry: unknown): AgentEntry {
+  const checked = checkConfig({ agents: { [name]: entry } }, "agents").agents[name];
+  if (checked === undefined || checked.type === "sim")
+    throw new TurnqError("config", "a simulated agent is run by the command line alone", { where: `agent ${name}` });
+  return checked;
+}
+
+/** What every agent has, however it is given. */
+const AgentPlace = z.object({ name: Name, lane: Name, limits: LimitsInput.optional(), retry: RetryInput.optional() });
+
+/** Checks the name, lane, limits and retry rules of an agent that a program gives as a value. Throws `config`. */
+export function checkPlace(agent: {
+  readonly name: unknown;
+  readonly lane: unknown;
+  readonly limits?: unknown;
+  readonly retry?: unknown;
+}): void {
+  const parsed = AgentPlace.safeParse(agent);
+  if (parsed.success) return;
+  const problems = problemsOf(parsed.error, agent, []).map(({ field, message }) => `${field ?? "agent"}: ${message}`);
+  throw new TurnqError("config", problems.join("; "), { where: `agent ${JSON.stringify(agent.name)}` });
 }
 
 const TYPES = ConfigAgent.options.map((option) => option.shape.type.value);

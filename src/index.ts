@@ -1,6 +1,7 @@
 /** The public names of turnq. All else is private, and the command line uses only these. */
 export { openTurnq, type AgentLike, type NamedClass, type NamedEntry, type OpenOptions } from "./app.ts";
-export type { SubmitManyOptions, Turnq, Turns, WorkerHandle, WorkerOptions } from "./turnq.ts";
+export type { SubmitManyOptions, Turnq, Turns, WorkerOptions } from "./turnq.ts";
+export type { WorkerHandle } from "./worker-handle.ts";
 export type { Batch, BatchProgress, ResultsOptions, RetryWhich } from "./batch-handle.ts";
 export type { CancelOptions, CancelProgress, Cancelled } from "./queue/cancel.ts";
 export type { BatchInfo, LaneInfo } from "./queue/lane-view.ts";

@@ -21,15 +21,9 @@ import { listTurns, type TurnFilter } from "./queue/turn-list.ts";
 import { WorkerRegistry, type WorkerInfo } from "./queue/worker-registry.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
-import {
-  within,
-  type CloseOptions,
-  type CloseReport,
-  type TurnWorker,
-  type TurnWorkerOptions,
-} from "./queue/worker.ts";
-import type { Readiness } from "./queue/readiness.ts";
+import type { TurnWorkerOptions } from "./queue/worker.ts";
 import { redisError } from "./redis/connection.ts";
+import { WorkerHandle, type OpenWorker } from "./worker-handle.ts";
 
 export interface WorkerOptions {
   /** The agents to run; those that openTurnq was given unless said. */
@@ -65,12 +59,6 @@ export interface Turns {
   readonly list: (filter?: TurnFilter) => AsyncIterable<TurnRow>;
   /** Like `turnq.turn`. Throws `not_found`, `ambiguous`. */
   readonly get: (id: string, options?: { readonly lane?: string | undefined }) => Promise<TurnHandle>;
-}
-
-/** A worker and the connection that is its own. */
-export interface OpenWorker {
-  readonly inner: TurnWorker;
-  readonly redis: Redis;
 }
 
 /** What turnq is made of; see app.ts. */
@@ -111,7 +99,7 @@ export class Turnq {
    * batch again completes it.
    */
   async submitMany(items: AsyncIterable<unknown> | Iterable<unknown>, options: SubmitManyOptions): Promise<Batch> {
-    const { batch, agents = [], epochs = 1, expect } = options;
+    const { batch, agents = [], epochs = 1, expect } = manyOf(items, options);
     await this.refreshAgents();
     await this.#parts.directory.learn(agents);
     const cells: CellOptions = { batch, agents, epochs, expect, directory: this.agentDirectory(agents) };
@@ -223,9 +211,10 @@ export class Turnq {
     return { list: ({ limit = 50 } = {}) => this.#asked(() => listBatches(this.#parts.lanes, limit)) };
   }
 
-  /** Opens a new generation of a settled turn. Throws `not_found`. */
-  async retry(turn: Pick<TurnHandle, "id" | "lane">): Promise<Retried> {
-    return this.#retry(turn.id, turn.lane);
+  /** Opens a new generation of a settled turn, given by its handle or its id. Throws `not_found`, `ambiguous`. */
+  async retry(turn: Pick<TurnHandle, "id" | "lane"> | string): Promise<Retried> {
+    const { id, lane } = typeof turn === "string" ? await this.turn(turn) : turn;
+    return this.#retry(id, lane);
   }
 
   async *#listed<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
@@ -283,92 +272,14 @@ export class Turnq {
   }
 }
 
-/** A worker of this process. Start and close may be called more than once. */
-export class WorkerHandle {
-  readonly #open: () => Promise<OpenWorker>;
-  #opened: Promise<OpenWorker> | undefined;
-  #started: OpenWorker | undefined;
-  #closed: Promise<CloseReport> | undefined;
-
-  constructor(open: () => Promise<OpenWorker>) {
-    this.#open = open;
-  }
-
-  /** Takes turns from now on. Throws `redis_unreachable`, `config`, `closed`; after the first two it may be called again. */
-  async start(): Promise<void> {
-    this.#checkOpen();
-    const open = await (this.#opened ??= this.#openOnce());
-    this.#checkOpen();
-    await open.inner.start();
-    this.#started = open;
-  }
-
-  async #openOnce(): Promise<OpenWorker> {
-    try {
-      return await this.#open();
-    } catch (error) {
-      this.#opened = undefined;
-      throw error;
-    }
-  }
-
-  #checkOpen(): void {
-    if (this.#closed !== undefined) throw new TurnqError("closed", "the worker has been closed");
-  }
-
-  /** Takes no more, stops what runs, hands it back; ends within `limitMs`, 25 s unless given. */
-  close(options: Partial<CloseOptions> = {}): Promise<CloseReport> {
-    this.#closed ??= this.#close(options.limitMs ?? 25_000, options.onPhase);
-    return this.#closed;
-  }
-
-  async #close(limitMs: number, onPhase: CloseOptions["onPhase"]): Promise<CloseReport> {
-    const startedMs = performance.now();
-    let open: OpenWorker | undefined;
-    const opening = (this.#opened ?? Promise.resolve(undefined)).then(
-      (found) => (open = found),
-      () => undefined, // whoever called `start` knows; there is nothing to close
-    );
-    if (!(await within(opening, limitMs))) {
-      void opening.then((late) => (late === undefined ? undefined : closeOpen(late, { limitMs: 0 })));
-      return { complete: false, abandoned: 0, turns: [] };
-    }
-    if (open === undefined) return { complete: true, abandoned: 0, turns: [] };
-    return await closeOpen(open, { limitMs: Math.max(0, limitMs - (performance.now() - startedMs)), onPhase });
-  }
-
-  /** Whether it takes turns now, and if not, why. Cheap, never throws, asks nothing of Redis: made for a health check. */
-  readiness(): Readiness {
-    if (this.#closed !== undefined)
-      return { ready: false, reason: "closing", message: "the worker takes no more turns" };
-    return (
-      this.#started?.inner.readiness() ?? { ready: false, reason: "not_started", message: "the worker was not started" }
-    );
-  }
-
-  /** Attempts that run here now. */
-  get running(): number {
-    return this.#started?.inner.running ?? 0;
-  }
-
-  /** The earliest hard deadline of the attempts that run here, epoch ms; undefined when none does. */
-  get deadlineAt(): number | undefined {
-    return this.#started?.inner.deadlineAt;
-  }
-
-  /** Kills what runs at once; `close` then ends soon. */
-  async force(): Promise<void> {
-    const open = await this.#opened?.catch(() => undefined);
-    open?.inner.force();
-  }
-}
-
-async function closeOpen({ inner, redis }: OpenWorker, options: CloseOptions): Promise<CloseReport> {
-  try {
-    return await inner.close(options);
-  } finally {
-    redis.disconnect();
-  }
+/** TypeScript checks nothing any more once it runs. */
+function manyOf(items: unknown, options: SubmitManyOptions | undefined): SubmitManyOptions {
+  const iterable = Object(items) as { readonly [Symbol.iterator]?: unknown; readonly [Symbol.asyncIterator]?: unknown };
+  if (iterable[Symbol.iterator] === undefined && iterable[Symbol.asyncIterator] === undefined)
+    throw new TurnqError("invalid_request", "the items must be a list or another iterable", { where: "submitMany" });
+  if (typeof options?.batch !== "string")
+    throw new TurnqError("invalid_request", "batch: is missing", { where: "submitMany" });
+  return options;
 }
 
 function checkedRequest(request: unknown): TurnRequest {

@@ -50,10 +50,19 @@ const TABLE: Readonly<Record<string, Row>> = {
   "src/testing.ts": { rooms: EVERY, packages: ["vitest"] },
   // The public handles: what app.ts puts together, as the library shows it.
   "src/turnq.ts": {
-    rooms: ["src/batch", "src/batch-handle.ts", "src/domain", "src/ledger", "src/queue", "src/redis"],
+    rooms: [
+      "src/batch",
+      "src/batch-handle.ts",
+      "src/domain",
+      "src/ledger",
+      "src/queue",
+      "src/redis",
+      "src/worker-handle.ts",
+    ],
     packages: ["ioredis"],
   },
   "src/batch-handle.ts": { rooms: ["src/batch", "src/domain", "src/ledger", "src/queue"], packages: [] },
+  "src/worker-handle.ts": { rooms: ["src/domain", "src/queue"], packages: ["ioredis"] },
   "src/index.ts": {
     rooms: [
       "src/agent",
@@ -64,6 +73,7 @@ const TABLE: Readonly<Record<string, Row>> = {
       "src/ledger",
       "src/queue",
       "src/turnq.ts",
+      "src/worker-handle.ts",
     ],
     packages: [],
   },

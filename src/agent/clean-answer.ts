@@ -27,7 +27,10 @@ export function cleanAnswer(said: unknown): TurnAnswer {
 function cleanFailure(said: unknown): Failure {
   try {
     const { data } = Failure.safeParse(said);
-    if (data !== undefined) return data;
+    if (data !== undefined) {
+      const { code, message, retryable, retryAt, cause } = data;
+      return failure(code, message, { retryable, retryAt, ...(cause === undefined ? {} : { cause: cause.message }) });
+    }
   } catch {
     // a value that cannot be read
   }

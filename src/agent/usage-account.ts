@@ -34,9 +34,19 @@ export class UsageAccount {
   report(usage: Usage): Usage | undefined {
     const before = this.#reported;
     this.#reported = before === undefined ? usage : withFiguresOf(before, usage);
-    // A report that counts no calls covers one: several may be under way at once.
-    this.#coveredCalls = usage.modelCalls > 0 ? usage.modelCalls : Math.min(this.#calls, this.#coveredCalls + 1);
+    this.#coveredCalls = this.#coveredBy(usage);
+    // Calls that were not announced have begun all the same: one that is announced later is another one.
+    this.#calls = Math.max(this.#calls, this.#coveredCalls);
     return tokensBeyond(this.#reported, before);
+  }
+
+  /**
+   * How many calls a report stands for. Without a number: where calls are announced one, since several may be under way
+   * at once; else all that were seen, since it is cumulative.
+   */
+  #coveredBy({ modelCalls }: Usage): number {
+    if (modelCalls > 0) return modelCalls;
+    return this.#announcesCalls ? Math.min(this.#calls, this.#coveredCalls + 1) : this.#calls;
   }
 
   /**
@@ -46,7 +56,7 @@ export class UsageAccount {
   total(broken: boolean): Usage {
     const counts = { modelCalls: this.#calls, toolCalls: this.#tools };
     const reported = this.#reported;
-    const open = this.#announcesCalls && this.#coveredCalls < this.#calls;
+    const open = this.#coveredCalls < this.#calls;
     if (reported === undefined) {
       const nothingPaid = this.#announcesCalls && this.#calls === 0;
       return { ...(nothingPaid ? NO_USAGE : UNKNOWN_USAGE), ...counts };

@@ -5,7 +5,8 @@ export const Id = z
   .string()
   .regex(/^[A-Za-z0-9._\-/:@]{1,200}$/, "must be 1 to 200 characters of letters, digits and . _ - / : @");
 
-/** An agent's or lane's name: it names a queue, so it has no `:`. */
+/** An agent's or lane's name: it names a queue, so it has no `:`, and a key of objects, so it is not `__proto__`. */
 export const Name = z
   .string()
-  .regex(/^[A-Za-z0-9._\-/@]{1,100}$/, "must be 1 to 100 characters of letters, digits and . _ - / @");
+  .regex(/^[A-Za-z0-9._\-/@]{1,100}$/, "must be 1 to 100 characters of letters, digits and . _ - / @")
+  .refine((name) => name !== "__proto__", "may not be __proto__");

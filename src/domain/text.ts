@@ -13,7 +13,7 @@ export function wellFormed(text: string): string {
  * pair; cutting twice changes nothing.
  */
 export function cutText(text: string, max: number): string {
-  const safe = wellFormed(text);
+  const safe = cleanText(text);
   if (safe.length <= max) return safe;
   if (max < 1) return "";
   const head = safe.slice(0, max - 1);
@@ -22,7 +22,7 @@ export function cutText(text: string, max: number): string {
 
 /** At most the last `max` UTF-16 units, the first one `…` when something was cut; never half a surrogate pair. */
 export function tailText(text: string, max: number): string {
-  const safe = wellFormed(text);
+  const safe = cleanText(text);
   if (safe.length <= max) return safe;
   if (max < 1) return "";
   const tail = safe.slice(safe.length - (max - 1));

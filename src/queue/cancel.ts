@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import { isTurnqError, TurnqError } from "../domain/error.ts";
+import { asText } from "../domain/json.ts";
 import { cutText } from "../domain/text.ts";
 import type { Cancelling, LaneLedger, TurnRow } from "../ledger/ledger.ts";
 import { SILENT } from "../telemetry/log.ts";
@@ -88,7 +89,7 @@ function closing(ledger: LaneLedger): Closing {
 export async function cancelTurn(ledger: LaneLedger, turn: string, options: CancelOptions = {}): Promise<Cancelled> {
   const kind = await settleUnrun(ledger, turn, {
     how: "cancelled",
-    reason: cutText(options.reason ?? "", REASON_CHARS) || "the turn was cancelled",
+    reason: cutText(asText(options.reason ?? ""), REASON_CHARS) || "the turn was cancelled",
     by: options.by === undefined ? undefined : cutText(options.by, BY_CHARS),
   });
   switch (kind) {

@@ -1,5 +1,6 @@
 import { Queue } from "bullmq";
 import type { Redis } from "ioredis";
+import { Name } from "../domain/id.ts";
 import type { LaneLedger } from "../ledger/ledger.ts";
 import { laneTag, STORE_KEYS } from "../ledger/keys.ts";
 import { redisLedger } from "../ledger/redis-ledger.ts";
@@ -61,9 +62,10 @@ export class LaneSet {
     this.#named.add(name);
   }
 
-  /** The names of all lanes in the store. */
+  /** The names of all lanes in the store. What cannot be one, whoever wrote it, must not hide the others. */
   async names(): Promise<string[]> {
-    return (await this.#redis.smembers(STORE_KEYS.lanes)).toSorted();
+    const names = await this.#redis.smembers(STORE_KEYS.lanes);
+    return names.filter((name) => Name.safeParse(name).success).toSorted();
   }
 
   /** What looks after each lane of the store. */

@@ -164,7 +164,7 @@ export class TurnHandle {
    */
   async *events(options: EventsOptions = {}): AsyncGenerator<TurnEvent> {
     const stopped = (): boolean => options.signal?.aborted === true;
-    let after = options.after ?? 0;
+    let after = seqOf(options.after, this.id);
     for (let attempt = 1; !stopped();) {
       const page = await this.#outlast(
         () => this.#page(attempt, after, options.follow !== false),
@@ -202,6 +202,12 @@ export class TurnHandle {
     const stored = await this.#ask((ledger) => ledger.attempt(this.id, attempt));
     return stored?.events.filter((event) => event.seq > after) ?? [];
   }
+}
+
+function seqOf(after: number | undefined, turn: string): number {
+  const seq = after ?? 0;
+  if (Number.isSafeInteger(seq) && seq >= 0) return seq;
+  throw new TurnqError("invalid_request", "after must be the seq of an event, or 0", { where: `turn ${turn}` });
 }
 
 /** The last event of a settled turn, as its row tells it. */

@@ -2,6 +2,7 @@ import { Worker } from "bullmq";
 import type { Redis } from "ioredis";
 import type { AgentSpec } from "../agent/agent-spec.ts";
 import type { StartOptions } from "../agent/agent.ts";
+import { afterMs, systemClock, TIME_OVER, within } from "../agent/deadline.ts";
 import { messageOf } from "../domain/error.ts";
 import { laneTag } from "../ledger/keys.ts";
 import type { LaneLimits } from "../ledger/ledger.ts";
@@ -210,10 +211,10 @@ export class TurnWorker {
   async #limit({ name, queue, ledger }: Lane): Promise<void> {
     const { laneConcurrency, laneLimits } = this.#options;
     if (laneConcurrency !== undefined) {
-      const limit = laneConcurrency[name];
+      const limit = ownOf(laneConcurrency, name);
       await (limit === undefined ? queue.removeGlobalConcurrency() : queue.setGlobalConcurrency(limit));
     }
-    if (laneLimits !== undefined) await ledger.limit(laneLimits[name] ?? {});
+    if (laneLimits !== undefined) await ledger.limit(ownOf(laneLimits, name) ?? {});
   }
 
   /** Lanes that share a process's slots. */
@@ -268,7 +269,7 @@ export class TurnWorker {
     const lane = lanes.get(name);
     const onRound = async (): Promise<void> => {
       await directory.keepPublished(specs);
-      const limit = laneConcurrency?.[name];
+      const limit = ownOf(laneConcurrency ?? {}, name);
       // A tool that obliterates a queue takes its settings with it.
       if (limit !== undefined && (await lane.queue.getGlobalConcurrency()) === null)
         await lane.queue.setGlobalConcurrency(limit);
@@ -319,12 +320,12 @@ export class TurnWorker {
     enter("stopping");
     for (const turn of this.#running) turn.shutDown();
     // What is left is killed early enough for its account to be stored and its turn to be handed back within the limit.
-    const kill = setTimeout(() => {
+    const callOffKill = afterMs(systemClock, limitMs * KILL_AT_SHARE, () => {
       enter("killed");
       this.#kill();
-    }, limitMs * KILL_AT_SHARE);
-    const complete = await within(bulls, limitMs);
-    clearTimeout(kill);
+    });
+    const complete = await hasEnded(bulls, limitMs);
+    callOffKill();
     const abandoned = this.#running.size;
     const turns = [...this.#running].slice(0, TURNS_NAMED).map(({ turn }) => turn);
     if (!complete) this.force();
@@ -335,8 +336,8 @@ export class TurnWorker {
       if (!complete) void bull.disconnect().catch(() => undefined);
     }
     this.#endLag();
-    await within(this.#leave(), leftMs());
-    const specsClosed = await within(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
+    await hasEnded(this.#leave(), leftMs());
+    const specsClosed = await hasEnded(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
     return { complete: complete && specsClosed, abandoned, turns };
   }
 
@@ -356,14 +357,12 @@ export class TurnWorker {
 }
 
 /** True when the work has ended, well or not, within the limit. */
-export async function within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), limitMs)));
-  const done = work.then(
-    () => true,
-    () => true,
-  );
-  const first = await Promise.race([done, limit]);
-  clearTimeout(timer);
-  return first;
+export async function hasEnded(work: Promise<unknown>, limitMs: number): Promise<boolean> {
+  const done = work.catch(() => undefined);
+  return (await within(systemClock, limitMs, done)) !== TIME_OVER;
+}
+
+/** What a record says of a name, and not what every object has: a lane may be called `constructor`. */
+function ownOf<T>(record: Readonly<Record<string, T>>, name: string): T | undefined {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
 }

@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
 import type { Cluster, RedisOptions } from "ioredis";
 import { isTurnqError, messageOf, TurnqError } from "../domain/error.ts";
+import { TIMER_MAX_MS } from "../domain/limits.ts";
 import { clusterAddress, copyCluster, isCluster, openCluster, shownCluster, type ClusterSettings } from "./cluster.ts";
 import { endFailedCalls } from "./failed-calls.ts";
 import { redactUrl } from "./url.ts";
@@ -65,6 +66,8 @@ export function redisOptions(role: ConnectionRole, options: ConnectOptions = {})
  * @throws TurnqError `config` for a target with a keyPrefix (BullMQ's scripts build their keys themselves)
  */
 export function connect(target: RedisTarget, role: ConnectionRole, options: ConnectOptions = {}): Redis {
+  if (typeof target !== "string" && (typeof target !== "object" || (target as unknown) === null))
+    throw new TurnqError("config", "no Redis is given", { where: "redis", hint: "Give its URL: redis://HOST:PORT" });
   const settings = redisOptions(role, options);
   const given = target instanceof Redis || isCluster(target);
   const prefix = typeof target === "string" ? undefined : (given ? target.options : target).keyPrefix;
@@ -98,7 +101,7 @@ export function clusterOptions(role: ConnectionRole, settings: ConnectionSetting
 function open(target: RedisTarget, role: ConnectionRole, settings: ConnectionSettings): Redis {
   if (typeof target === "string") {
     const cluster = clusterAddress(target);
-    if (cluster === undefined) return new Redis(target, settings);
+    if (cluster === undefined) return openUrl(target, settings);
     const { nodes, username, password, tls } = cluster;
     return openCluster(nodes, clusterOptions(role, { ...settings, username, password, ...(tls ? { tls: {} } : {}) }));
   }
@@ -107,6 +110,19 @@ function open(target: RedisTarget, role: ConnectionRole, settings: ConnectionSet
   }
   if (target instanceof Redis) return target.duplicate({ ...settings, lazyConnect: false });
   return new Redis({ ...target, ...settings });
+}
+
+function openUrl(url: string, settings: ConnectionSettings): Redis {
+  try {
+    if (/^(?!rediss?:)[a-z+]+:\/\//i.test(url)) throw new Error("it begins with another word than redis");
+    return new Redis(url, settings);
+  } catch (error) {
+    throw new TurnqError("config", `This is no URL of a Redis: ${redactUrl(url)}`, {
+      cause: error,
+      where: "redis",
+      hint: "Write redis://HOST:PORT (rediss:// for TLS), or redis+cluster://HOST:PORT,… for a Redis Cluster.",
+    });
+  }
 }
 
 /**
@@ -128,9 +144,12 @@ export async function whenReady(redis: Redis, withinMs: number): Promise<void> {
       last = error;
       if (isRefusal(error)) settle(() => reject(redisError(Reflect.get(error, "lastNodeError") ?? error, redis)));
     };
-    const timer = setTimeout(() => {
-      settle(() => reject(unreachable(redis, last, `no answer within ${withinMs} ms`)));
-    }, withinMs);
+    const timer = setTimeout(
+      () => {
+        settle(() => reject(unreachable(redis, last, `no answer within ${withinMs} ms`)));
+      },
+      Math.min(withinMs, TIMER_MAX_MS),
+    );
     redis.on("ready", onReady).on("error", onError).on("end", onEnd);
   });
 }

@@ -4,7 +4,7 @@ import type { InputReport } from "../../batch/input.ts";
 import type { ReadableInput } from "../../batch/spool.ts";
 import type { Batch } from "../../batch-handle.ts";
 import type { BatchPlace } from "../../queue/batch-view.ts";
-import type { WorkerHandle } from "../../turnq.ts";
+import type { WorkerHandle } from "../../worker-handle.ts";
 import {
   cellOptions,
   checkTurns,

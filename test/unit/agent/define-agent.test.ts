@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { failure } from "../../../src/domain/failure.ts";
 import type { EventBody } from "../../../src/domain/turn-event.ts";
 import type { TurnRecord } from "../../../src/domain/turn-record.ts";
 import { unsupportedLimits } from "../../../src/agent/agent-spec.ts";
@@ -55,6 +56,33 @@ describe("defineAgent", () => {
       known: "reported",
     });
     expect(events.filter((event) => event.type === "usage")).toHaveLength(2);
+  });
+
+  it.each([true, false])(
+    "a call that is told of, and whose usage is not, leaves the usage partial (announced: %s)",
+    async (announcesCalls) => {
+      const { record } = await run(
+        async ({ emit }) => {
+          await emit.call("m");
+          emit.usage({ inputTokens: 10 });
+          await emit.call("m");
+          return "x";
+        },
+        { announcesCalls },
+      );
+      expect(record.usage).toMatchObject({ inputTokens: 10, modelCalls: 2, known: "partial" });
+    },
+  );
+
+  it("what it fails with has no NUL, whichever way it fails", async () => {
+    expect(failure("agent_crash", "boom\u0000", { cause: "why\u0000" })).toMatchObject({
+      message: "boom\ufffd",
+      cause: { message: "why\ufffd" },
+    });
+    const answered = await run(() => ({
+      failure: { code: "agent_error", message: "a\u0000b", retryable: false, cause: { message: "c\u0000" } },
+    }));
+    expect(answered.record.failure).toMatchObject({ message: "a\ufffdb", cause: { message: "c\ufffd" } });
   });
 
   it.each([

@@ -182,6 +182,22 @@ describe("EventCollector", () => {
       "reported 2",
     ],
     ["a crash without announcing", [used({ inputTokens: 1 })], broken, false, "partial 0"],
+    ["one that was seen after the report", [call, used({ inputTokens: 1 }), call], whole, false, "partial 2"],
+    ["a report of all that was seen", [call, call, used({ inputTokens: 1 })], whole, false, "reported 2"],
+    [
+      "one that was seen after a report with a number",
+      [call, used({ inputTokens: 1, modelCalls: 1 }), call],
+      whole,
+      false,
+      "partial 2",
+    ],
+    [
+      "one announced after a report of another",
+      [used({ inputTokens: 1, modelCalls: 1 }), call],
+      whole,
+      true,
+      "partial 2",
+    ],
     ["a good end without announcing", [used({ inputTokens: 1, modelCalls: 3 })], whole, false, "reported 3"],
     ["the agent says partial", [used({ inputTokens: 1, known: "partial" })], whole, true, "partial 0"],
   ] as const)("knows how much is known: %s", (_name, events, end, announcesCalls, expected) => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { cutText, tailText, wellFormed } from "../../../src/domain/text.ts";
+import { cutText, tailText, wellFormed, cleanText } from "../../../src/domain/text.ts";
 import { CRASH_REASON_MAX, crashReason } from "../../../src/domain/turn-record.ts";
 import { anyText } from "./arbitraries.ts";
 
@@ -12,8 +12,9 @@ describe("cutting text", () => {
           const once = cut(text, max);
           expect(once.length).toBeLessThanOrEqual(max);
           expect(once.isWellFormed()).toBe(true);
+          expect(once).not.toContain("\u0000");
           expect(cut(once, max)).toBe(once);
-          if (text.length <= max) expect(once).toBe(wellFormed(text));
+          if (text.length <= max) expect(once).toBe(cleanText(text));
         }
       }),
     );

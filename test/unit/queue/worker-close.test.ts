@@ -16,6 +16,19 @@ describe("the start and the close of a worker", () => {
     expect(await one.close({ limitMs: 30 })).toEqual({ complete: false, abandoned: 0, turns: [] });
   });
 
+  it("invariant 10: a limit beyond what a timer takes, or none, does not end what runs at once", async () => {
+    for (const limitMs of [2 ** 31, Number.POSITIVE_INFINITY]) {
+      let end = (): void => undefined;
+      const one = worker({ closeSpecs: () => new Promise((resolve) => (end = resolve)) });
+      await one.start();
+      const closed = one.close({ limitMs });
+      // Both would have been over.
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      end();
+      expect(await closed).toEqual({ complete: true, abandoned: 0, turns: [] });
+    }
+  });
+
   it("ends what its agents keep warm once, also when it was never started or their end fails", async () => {
     let ends = 0;
     const one = worker({ closeSpecs: () => Promise.reject(new Error(`end ${(ends += 1)}`)) });

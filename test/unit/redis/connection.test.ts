@@ -26,6 +26,21 @@ async function deadPort(): Promise<number> {
   return typeof address === "object" && address !== null ? address.port : 0;
 }
 
+test.each(["http://127.0.0.1:1", "redis://127.0.0.1:99999", "redis://[::1", undefined, null, 7])(
+  "what is no address of a Redis is a wrong config, with no password in it: %s",
+  (target) => {
+    expect(() => connect(target as never, "producer")).toThrow(expect.objectContaining({ code: "config" }));
+  },
+);
+
+test("a wait that is longer than a timer takes is none that is over at once", async () => {
+  const server = await throwAwayRedis();
+  cleanups.push(() => server.stop());
+  const redis = opened(connect(server.url, "producer"));
+  await whenReady(redis, 3e9);
+  expect(redis.status).toBe("ready");
+});
+
 test("A11: with Redis down a producer is told so as redis_unreachable, with its address and without its password", async () => {
   const port = await deadPort();
   const redis = opened(connect(`redis://:hidden@127.0.0.1:${port}`, "producer"));
