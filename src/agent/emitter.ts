@@ -20,7 +20,10 @@ export interface Emitter {
    * to be awaited before the call. False when the call must not be made. Never rejects.
    */
   readonly call: (model?: string) => Promise<boolean>;
-  /** What one model call has used; the calls are added up. */
+  /**
+   * What one model call has used; the calls are added up. To be told before the function answers: what comes later is
+   * dropped. A call that was told of by `call` and not by this leaves the usage `partial`.
+   */
   readonly usage: (used: CallUsage) => void;
   readonly plan: (plan: readonly PlanStep[]) => void;
   /** Runs a tool between its start and its end; gives its result, throws what it threw. */
