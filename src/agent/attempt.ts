@@ -5,6 +5,7 @@ import type { Message } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
 import { TurnRecord, crashReason } from "../domain/turn-record.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
+import type { Usage } from "../domain/usage.ts";
 import type { Agent, StartOptions } from "./agent.ts";
 import type { Stored } from "./agent-init.ts";
 import type { AgentSpec, AttemptInit } from "./agent-spec.ts";
@@ -31,6 +32,8 @@ export interface AttemptOrder {
   readonly start: StartOptions;
   /** Gets a stream in which everything is closed. Must not throw; what it throws is ignored. */
   readonly onEvent: (event: EventBody) => Stored | void;
+  /** Gets usage that is told when the attempt is over, cumulative as before it. Must not throw. */
+  readonly onLateUsage?: ((usage: Usage) => void) | undefined;
   /** Called once when the attempt is killed. Must not throw. */
   readonly onKill?: ((reason: KillReason) => void) | undefined;
   /** The machine's clock unless given. */
@@ -113,16 +116,20 @@ class Attempt {
       maxChars: request.limits.maxTranscriptChars,
     });
     const budget = new TranscriptBudget(request.limits.maxTranscriptChars);
-    this.#gate = new EventGate(spec.name, (event) => {
-      this.#lastEventMs = clock.monotonicMs();
-      // Limits count what happened, not what there was room for.
-      this.#monitor.observe(event);
-      const fitting = budget.fit(event);
-      if (fitting === undefined) return this.#collector.leaveOut(event, clock.now());
-      this.#collector.add(fitting, clock.now());
-      this.#stored = order.onEvent(fitting) ?? undefined;
-      if (this.#stored !== undefined) void this.#untilStored(this.#stored);
-    });
+    this.#gate = new EventGate(
+      spec.name,
+      (event) => {
+        this.#lastEventMs = clock.monotonicMs();
+        // Limits count what happened, not what there was room for.
+        this.#monitor.observe(event);
+        const fitting = budget.fit(event);
+        if (fitting === undefined) return this.#collector.leaveOut(event, clock.now());
+        this.#collector.add(fitting, clock.now());
+        this.#stored = order.onEvent(fitting) ?? undefined;
+        if (this.#stored !== undefined) void this.#untilStored(this.#stored);
+      },
+      order.onLateUsage,
+    );
     this.#killedOnce = new Promise((resolve) => {
       this.#wakeKilled = resolve;
     });

@@ -21,8 +21,8 @@ export interface Emitter {
    */
   readonly call: (model?: string) => Promise<boolean>;
   /**
-   * What one model call has used; the calls are added up. To be told before the function answers: what comes later is
-   * dropped. A call that was told of by `call` and not by this leaves the usage `partial`.
+   * What one model call has used; the calls are added up. What is told after the function has answered is booked beside
+   * the Result. A call that was told of by `call` and not by this leaves the usage `partial`.
    */
   readonly usage: (used: CallUsage) => void;
   readonly plan: (plan: readonly PlanStep[]) => void;

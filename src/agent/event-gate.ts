@@ -2,7 +2,7 @@ import { asText, toJson } from "../domain/json.ts";
 import { cutText } from "../domain/text.ts";
 import { EventBody } from "../domain/turn-event.ts";
 import { endedWell, type AttemptStatus } from "../domain/turn-record.ts";
-import { UNKNOWN_USAGE, readUsage } from "../domain/usage.ts";
+import { UNKNOWN_USAGE, readUsage, type Usage } from "../domain/usage.ts";
 
 /** Longest name of a model that is kept, in characters. */
 const MODEL_MAX = 1000;
@@ -24,11 +24,12 @@ interface Thread {
 /**
  * Makes of whatever an agent emits a stream in which everything is closed: one `agent_start` first,
  * one `agent_end` last, every step and tool started once and ended once. What cannot be an event,
- * what only a worker says and whatever comes after the end is dropped; work outside a step opens
+ * what only a worker says and whatever comes after the end is dropped, but for usage; work outside a step opens
  * one. The root's own `agent_end` is held back: the owner of the gate writes it.
  */
 export class EventGate {
   readonly #sink: (event: EventBody) => void;
+  readonly #onLate: (usage: Usage) => void;
   readonly #agent: string;
   readonly #root: Thread = newThread({});
   readonly #nested = new Map<string, Thread>();
@@ -37,9 +38,13 @@ export class EventGate {
   #said: AgentEnd | undefined;
   #stepsEnded = 0;
 
-  /** What `sink` throws is ignored: whoever listens must not break what it listens to. */
-  constructor(agent: string, sink: (event: EventBody) => void) {
+  /**
+   * `onLate` gets usage that is told after the last event: it was paid for all the same. What either throws is ignored:
+   * whoever listens must not break what it listens to.
+   */
+  constructor(agent: string, sink: (event: EventBody) => void, onLate: (usage: Usage) => void = () => undefined) {
     this.#sink = sink;
+    this.#onLate = onLate;
     this.#agent = agent;
   }
 
@@ -67,7 +72,8 @@ export class EventGate {
 
   /** Takes one event. Never throws. */
   emit(raw: EventBody): void {
-    if (this.#closed || this.#said !== undefined) return;
+    if (this.#closed) return this.#late(raw);
+    if (this.#said !== undefined) return;
     const event = cleanEvent(raw);
     if (event === undefined || event.type === "rolled_back" || event.type === "turn_completed") return;
     const thread = this.#threadOf(event);
@@ -91,6 +97,15 @@ export class EventGate {
     this.closeOpen(figures.status);
     this.#send({ ...figures, ...this.#root.place, type: "agent_end" });
     this.#closed = true;
+  }
+
+  #late(raw: EventBody): void {
+    try {
+      const event = raw.type === "usage" ? cleanEvent(raw) : undefined;
+      if (event?.type === "usage") this.#onLate(event.usage);
+    } catch {
+      // see the constructor
+    }
   }
 
   #pass(event: Exclude<Threaded, Of<"agent_start">>, thread: Thread): void {

@@ -129,12 +129,16 @@ export class OngoingTurn implements AgentTurn {
     this.collector = options.collector;
     this.#startedMs = options.clock.monotonicMs();
     this.#budget = new TranscriptBudget(options.maxChars);
-    this.#gate = new EventGate(options.agent, (event) => {
-      const fitting = this.#budget.fit(event);
-      if (fitting === undefined) return this.collector.leaveOut(event, options.clock.now());
-      this.collector.add(fitting, options.clock.now());
-      this.#stored = options.onEvent?.(fitting) ?? undefined;
-    });
+    this.#gate = new EventGate(
+      options.agent,
+      (event) => {
+        const fitting = this.#budget.fit(event);
+        if (fitting === undefined) return this.collector.leaveOut(event, options.clock.now());
+        this.collector.add(fitting, options.clock.now());
+        this.#stored = options.onEvent?.(fitting) ?? undefined;
+      },
+      (usage) => void options.onEvent?.({ type: "usage", usage }),
+    );
   }
 
   /** Made when it is asked for: most turns of simple agents never do. */

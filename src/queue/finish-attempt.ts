@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import type { EventBody, TurnEvent } from "../domain/turn-event.ts";
 import { endedWell, type TurnRecord } from "../domain/turn-record.ts";
 import { outcomeOf, type TurnResult } from "../domain/turn-result.ts";
-import { addUsage, exceedingUsage, type Usage } from "../domain/usage.ts";
 import { messageOf } from "../domain/error.ts";
 import { FAILURE_POLICY } from "../domain/failure.ts";
 import { validHistory } from "../domain/message.ts";
@@ -10,6 +9,7 @@ import type { StopReason } from "../domain/stop-reason.ts";
 import type { AttemptClose, AttemptSettle, TurnFacts } from "../ledger/ledger.ts";
 import { buildResult, closedAttempt } from "./build-result.ts";
 import { decide } from "./decide.ts";
+import { bookLate } from "./late-usage.ts";
 import { untilAnswered } from "./patience.ts";
 import type { LaneContext, WorkerContext } from "./worker-context.ts";
 
@@ -156,24 +156,10 @@ function settlementOf(lane: Closing, ended: EndedAttempt, close: AttemptClose): 
 /** A stale attempt's output is refused; what it spent beyond what is booked for it is booked. */
 async function stale(lane: Closing, close: AttemptClose): Promise<Finished> {
   const { worker } = lane;
-  const late = await bookLate(lane, close);
+  const late = await bookLate(lane, close, close.summary.usage);
   worker.log.warn(
     { turn: close.turn, attempt: close.attempt, late },
     "an attempt ended that was no longer current: its output is refused, its spend booked",
   );
   return { kind: "stale" };
-}
-
-/** Repeats itself until nothing is beyond what is booked: another worker may book for the same attempt. */
-async function bookLate({ ledger, worker }: Closing, close: AttemptClose): Promise<Usage | undefined> {
-  const asked = <T>(call: () => Promise<T>): Promise<T> => untilAnswered(call, worker.log, worker.givenUp);
-  for (;;) {
-    const facts = await asked(() => ledger.facts(close.turn));
-    const closed = facts.attempts.find((attempt) => attempt.attempt === close.attempt);
-    if (closed === undefined) return undefined;
-    const booked = closed.late === undefined ? closed.usage : addUsage(closed.usage, closed.late);
-    const more = exceedingUsage(close.summary.usage, booked);
-    if (more === undefined) return undefined;
-    if (await asked(() => ledger.bookLate(close.turn, close.attempt, closed.late, more))) return more;
-  }
 }

@@ -6,11 +6,12 @@ import type { AgentSpec } from "../agent/agent-spec.ts";
 import { messageOf } from "../domain/error.ts";
 import { TRANSCRIPT_MAX } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
-import { totalTokens } from "../domain/usage.ts";
+import { totalTokens, type Usage } from "../domain/usage.ts";
 import type { Begun, TurnFacts } from "../ledger/ledger.ts";
 import { effect } from "../pause/effect.ts";
 import { EventPipe } from "./event-pipe.ts";
 import type { EndedAttempt } from "./finish-attempt.ts";
+import { LateUsage } from "./late-usage.ts";
 import { untilAnswered } from "./patience.ts";
 import { Progress } from "./progress.ts";
 import type { AttemptName, LaneContext, RunningTurn } from "./worker-context.ts";
@@ -45,7 +46,8 @@ export async function runBegun(
       release();
       return undefined;
     }
-    const { running, progress, pipe } = started(lane, spec, job, begun, name);
+    const late = new LateUsage(lane, { turn: request.id, attempt });
+    const { running, progress, pipe } = started(lane, spec, job, begun, name, (usage) => late.take(usage));
     stop = (reason) => {
       running.stop(reason);
       if (reason !== "lease_lost") notePhase(lane, name, "stopping");
@@ -65,6 +67,7 @@ export async function runBegun(
     const letGo = (): void => {
       release();
       worker.running.delete(here);
+      late.attemptStored();
     };
     return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last), letGo };
   } catch (error) {
@@ -80,7 +83,14 @@ interface Started {
 }
 
 /** Starts the agent, whose events go into the ledger. */
-function started(lane: LaneContext, spec: AgentSpec, job: Job, begun: Run, name: AttemptName): Started {
+function started(
+  lane: LaneContext,
+  spec: AgentSpec,
+  job: Job,
+  begun: Run,
+  name: AttemptName,
+  onLateUsage: (usage: Usage) => void,
+): Started {
   const { worker, ledger } = lane;
   const { facts, attempt } = begun;
   const { request } = facts;
@@ -103,6 +113,7 @@ function started(lane: LaneContext, spec: AgentSpec, job: Job, begun: Run, name:
     before: usedBefore(facts),
     mark: worker.processes.mark(name),
     start: worker.start,
+    onLateUsage,
     onKill: (reason) => {
       if (reason === "cancelled") notePhase(lane, name, "killed");
     },

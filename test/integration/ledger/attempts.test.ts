@@ -207,6 +207,23 @@ describe("late", () => {
     expect(await lane.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 19, costUsd: 1 } });
   });
 
+  test("what is told after that is added, on what was read of it", async () => {
+    await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
+    await lane.ledger.bookLate("t1", 1, undefined, beyond);
+    const stands = (await lane.ledger.facts("t1")).attempts[0]?.late;
+    // Fields in another order are the same usage, in whichever order a version wrote them.
+    const reordered: Usage = { known: "reported", toolCalls: 0, modelCalls: 4, costUsd: 1, inputTokens: 10 };
+    expect(await lane.ledger.bookLate("t1", 1, { ...beyond, inputTokens: 4 }, beyond)).toBe(false);
+    expect(await lane.ledger.bookLate("t1", 1, stands, beyond)).toBe(true);
+    expect(await lane.ledger.bookLate("t1", 1, reordered, beyond)).toBe(true);
+    expect((await lane.ledger.facts("t1")).attempts[0]?.late).toMatchObject({
+      inputTokens: 15,
+      costUsd: 1.5,
+      modelCalls: 6,
+    });
+    expect(await lane.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 22 } });
+  });
+
   test("after the settle it stands beside the Result, never in it; the batch's total has it", async () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
     await lane.settled("t1");

@@ -155,6 +155,39 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
   await scene.check("fenced");
 });
 
+test.each(["answered", "been killed at its deadline"])(
+  "invariant 3: usage that a function tells when it has %s is booked beside the Result",
+  async (how) => {
+    const gate = new Gate();
+    const lane = how === "answered" ? "late" : "overdue";
+    const agent = defineAgent(lane, async ({ emit }) => {
+      emit.usage({ inputTokens: 1 });
+      const rest = gate.opened.then(() => {
+        emit.usage({ inputTokens: 100 });
+        emit.usage({ inputTokens: 1000 });
+      });
+      if (how !== "answered") await rest;
+      return "x";
+    });
+    const worker = await scene.worker([agent]);
+    const batch = { id: `${lane}b`, sample: "s", epoch: 1 };
+    const limits = how === "answered" ? {} : { timeoutMs: 300 };
+    const turn = await scene.turnq.submit({ agent: lane, input: "x", batch, limits });
+    const result = await turn.result({ waitMs: 20_000 });
+    expect(result).toMatchObject({ ok: how === "answered", usage: { inputTokens: 1 } });
+    gate.open();
+    const booked = await until(async () => {
+      const late = (await scene.ledger(lane).facts(turn.id)).attempts[0]?.late;
+      return late?.inputTokens === 1100 ? late : undefined;
+    }, "all of it booked");
+    expect(booked).toMatchObject({ inputTokens: 1100, modelCalls: 2 });
+    expect(await turn.result()).toEqual(result);
+    expect(await scene.ledger(lane).batchCounts(batch.id)).toMatchObject({ usage: { inputTokens: 1101 } });
+    await worker.close();
+    await scene.check(lane);
+  },
+);
+
 test("the attempt of a worker that learns of its loss is told to stop, and nothing of it counts", async () => {
   const agent = scriptedAgent("loser", {
     script: {
