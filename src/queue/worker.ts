@@ -338,6 +338,8 @@ export class TurnWorker {
     this.#endLag();
     await hasEnded(this.#leave(), leftMs());
     const specsClosed = await hasEnded(this.#options.closeSpecs?.() ?? Promise.resolve(), leftMs());
+    // The connection may go now: what a function still tells of its usage finds nobody who books it.
+    this.#givenUp.abort();
     return { complete: complete && specsClosed, abandoned, turns };
   }
 

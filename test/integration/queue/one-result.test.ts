@@ -5,6 +5,7 @@ import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { closing, testRecord } from "../../lane.ts";
 import { Gate, QUICK, Scene, until } from "./scene.ts";
 import { installProbe } from "../../../src/pause/effect.ts";
+import { SILENT } from "../../../src/telemetry/log.ts";
 
 let server: ThrowAwayRedis;
 let scene: Scene;
@@ -187,6 +188,23 @@ test.each(["answered", "been killed at its deadline"])(
     await scene.check(lane);
   },
 );
+
+test("invariant 12: usage that a function tells when its worker has closed is missed in the log, and asked for no more", async () => {
+  const gate = new Gate();
+  const said: string[] = [];
+  const hear = (_facts: object, message: string): void => void said.push(message);
+  const agent = defineAgent("orphan", ({ emit }) => {
+    void gate.opened.then(() => emit.usage({ inputTokens: 100 }));
+    return "x";
+  });
+  const worker = await scene.worker([agent], { log: { ...SILENT, warn: hear, error: hear } });
+  const turn = await scene.turnq.submit({ agent: "orphan", input: "x" });
+  await turn.result({ waitMs: 20_000 });
+  await worker.close();
+  gate.open();
+  await until(() => said.length > 0, "a word in the log");
+  expect(said).toEqual(["usage that was told late is not booked"]);
+});
 
 test("the attempt of a worker that learns of its loss is told to stop, and nothing of it counts", async () => {
   const agent = scriptedAgent("loser", {
