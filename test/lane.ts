@@ -133,6 +133,12 @@ export class TestLane {
     await this.redis.zadd(this.key("leases"), "XX", 1, `${turn}#${attempt}`);
   }
 
+  /** Books late spend as somebody does who has read the turn now, or at another rev. */
+  async bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage, rev?: number): Promise<boolean> {
+    const now = Number((await this.field(turn, "rev")) ?? 0);
+    return this.ledger.bookLate({ turn, attempt, rev: rev ?? now, before, more });
+  }
+
   /** Runs a turn to its Result. */
   async settled(turn: string, more: Partial<TurnRecord> = {}): Promise<Run> {
     const begun = await this.run(turn);

@@ -1,6 +1,8 @@
 import { z } from "zod";
 
 const count = z.number().int().nonnegative();
+/** Above it sums are not exact any more; whoever claims more reports no figure. */
+const MOST = Number.MAX_SAFE_INTEGER;
 
 /**
  * What something cost. A figure that nobody reported is absent, never 0 and never guessed.
@@ -13,7 +15,7 @@ export const Usage = z.object({
   cacheReadTokens: count.optional(),
   cacheWriteTokens: count.optional(),
   reasoningTokens: count.optional(),
-  costUsd: z.number().nonnegative().optional(),
+  costUsd: z.number().nonnegative().max(MOST).optional(),
   modelCalls: count,
   toolCalls: count,
   known: z.enum(["reported", "partial", "unknown"]),
@@ -40,7 +42,7 @@ export const NO_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, know
 export const UNKNOWN_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, known: "unknown" });
 
 /**
- * Usage as someone outside gave it. A figure that is none (NaN, below 0, a text) counts as not reported, and the usage says
+ * Usage as someone outside gave it. A figure that is none (NaN, below 0, a text, over 2^53 - 1) counts as not reported, and the usage says
  * that it lacks something. `unless` holds what is meant by a field that is not there. Never throws.
  */
 export function readUsage(said: object, unless: Partial<Usage> = {}): Usage {
@@ -69,12 +71,12 @@ export function readUsage(said: object, unless: Partial<Usage> = {}): Usage {
   return { ...usage, known: any ? "partial" : "unknown" };
 }
 
-/** Sums what is known; `known` stays where both agree, mixed is `partial`. */
+/** Sums what is known, up to 2^53 - 1 a figure; `known` stays where both agree, mixed is `partial`. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const sum: Usage = { ...a, known: a.known === b.known ? a.known : "partial" };
   for (const field of USAGE_FIELDS) {
     const more = b[field];
-    if (more !== undefined) sum[field] = (sum[field] ?? 0) + more;
+    if (more !== undefined) sum[field] = Math.min(MOST, (sum[field] ?? 0) + more);
   }
   return sum;
 }

@@ -94,6 +94,15 @@ export interface AttemptSettle extends AttemptClose {
   readonly sessionMessages?: readonly Message[] | undefined;
 }
 
+/** What a closed attempt spent `more`, beyond its own usage and the late usage `before` that stood beside it at `rev`. */
+export interface LateSpend {
+  readonly turn: string;
+  readonly attempt: number;
+  readonly rev: number;
+  readonly before: Usage | undefined;
+  readonly more: Usage;
+}
+
 /** A turn that is to end without another attempt, and its Result should none be open. */
 export interface Unrun {
   readonly turn: string;
@@ -261,11 +270,8 @@ export interface LaneLedger {
     next: { readonly state: "delayed" | "waiting"; readonly afterMs: number },
   ): Promise<"closed" | "stale" | "cancelled">;
   settle(settle: AttemptSettle): Promise<"settled" | "stale" | "changed">;
-  /**
-   * Books late spend of a closed attempt: `more` beyond its own usage and the late usage `before`
-   * that it was seen to have. False when that is out of date, or the attempt is open.
-   */
-  bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage): Promise<boolean>;
+  /** Books late spend of a closed attempt. False when what it was built from is out of date, or the attempt is open. */
+  bookLate(late: LateSpend): Promise<boolean>;
   wake(sessions: readonly string[]): Promise<void>;
   /** Settles a turn that nobody runs, or flags it for whoever does. */
   cancel(unrun: Unrun): Promise<Cancelling>;

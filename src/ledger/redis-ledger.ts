@@ -9,6 +9,7 @@ import { unreadableRequest, unreadableResult } from "./unreadable.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 import type {
   AttemptClose,
+  LateSpend,
   AttemptSettle,
   BatchPlaced,
   Begun,
@@ -34,7 +35,7 @@ import { effect } from "../pause/effect.ts";
 import { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
 import { messageOf, TurnqError } from "../domain/error.ts";
-import { addUsage, type Usage } from "../domain/usage.ts";
+import { addUsage } from "../domain/usage.ts";
 
 /** An argument of a script. */
 export type Argument = string | number | Buffer;
@@ -82,6 +83,7 @@ class RedisLaneLedger implements LaneLedger {
     return begunOf(turn, await this.#run("begin", args, true));
   }
 
+  /** The row first: what is booked while the attempts are read makes its rev too old, not too new. */
   async facts(turn: string): Promise<TurnFacts> {
     const [row, request, attempts] = await Promise.all([
       this.#redis.hmget(this.#key("row", turn), ...ROW_FACTS),
@@ -116,10 +118,9 @@ class RedisLaneLedger implements LaneLedger {
       | "changed";
   }
 
-  async bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage): Promise<boolean> {
-    const stands = before === undefined ? "" : JSON.stringify(before);
-    const all = JSON.stringify(before === undefined ? more : addUsage(before, more));
-    return (await this.#run("late", [turn, attempt, all, stands, JSON.stringify(more)])) === 1;
+  async bookLate({ turn, attempt, rev, before, more }: LateSpend): Promise<boolean> {
+    const all = before === undefined ? more : addUsage(before, more);
+    return (await this.#run("late", [turn, attempt, JSON.stringify(all), rev, JSON.stringify(more)])) === 1;
   }
 
   async wake(sessions: readonly string[]): Promise<void> {

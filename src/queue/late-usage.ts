@@ -26,7 +26,8 @@ export async function bookLate(
     const booked = closed.late === undefined ? closed.usage : addUsage(closed.usage, closed.late);
     const more = exceedingUsage(usage, booked);
     if (more === undefined) return undefined;
-    if (await asked(() => ledger.bookLate(turn, attempt, closed.late, more))) return more;
+    const late = { turn, attempt, rev: facts.rev, before: closed.late, more };
+    if (await asked(() => ledger.bookLate(late))) return more;
   }
 }
 

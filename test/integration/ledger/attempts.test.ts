@@ -6,6 +6,8 @@ import { closing, settlement, TEN_TOKENS, TestLane, testEvents, testRecord, type
 import { connect } from "../../../src/redis/connection.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { dump } from "../../twice.ts";
+import { bookLate } from "../../../src/queue/late-usage.ts";
+import { SILENT } from "../../../src/telemetry/log.ts";
 
 let server: ThrowAwayRedis;
 let lane: TestLane;
@@ -175,7 +177,7 @@ describe("settle", () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "crashed" })), DELAYED);
     const second = await lane.run("t1");
     const beyond: Usage = { inputTokens: 5, modelCalls: 1, toolCalls: 0, known: "reported" };
-    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(true);
+    expect(await lane.bookLate("t1", 1, undefined, beyond)).toBe(true);
     const before = await ledgerState();
     expect(await lane.ledger.settle(settlement(second.facts, testRecord(second)))).toBe("changed");
     expect(await ledgerState()).toEqual(before);
@@ -190,15 +192,16 @@ describe("late", () => {
 
   test("is not booked while the attempt is open, nor for one that never was", async () => {
     const before = await ledgerState();
-    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(false);
-    expect(await lane.ledger.bookLate("t1", 9, undefined, beyond)).toBe(false);
+    expect(await lane.bookLate("t1", 1, undefined, beyond)).toBe(false);
+    expect(await lane.bookLate("t1", 9, undefined, beyond)).toBe(false);
     expect(await ledgerState()).toEqual(before);
   });
 
   test("before the settle it enters the turn's sum, once", async () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
-    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(true);
-    expect(await lane.ledger.bookLate("t1", 1, undefined, { ...beyond, inputTokens: 6 })).toBe(false);
+    const { rev } = await lane.ledger.facts("t1");
+    expect(await lane.bookLate("t1", 1, undefined, beyond)).toBe(true);
+    expect(await lane.bookLate("t1", 1, undefined, { ...beyond, inputTokens: 6 }, rev)).toBe(false);
     const next = await lane.run("t1");
     expect(next.facts.attempts[0]).toMatchObject({ usage: TEN_TOKENS, late: beyond });
     const settle = settlement(next.facts, testRecord(next));
@@ -209,13 +212,11 @@ describe("late", () => {
 
   test("what is told after that is added, on what was read of it", async () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
-    await lane.ledger.bookLate("t1", 1, undefined, beyond);
-    const stands = (await lane.ledger.facts("t1")).attempts[0]?.late;
-    // Fields in another order are the same usage, in whichever order a version wrote them.
-    const reordered: Usage = { known: "reported", toolCalls: 0, modelCalls: 4, costUsd: 1, inputTokens: 10 };
-    expect(await lane.ledger.bookLate("t1", 1, { ...beyond, inputTokens: 4 }, beyond)).toBe(false);
-    expect(await lane.ledger.bookLate("t1", 1, stands, beyond)).toBe(true);
-    expect(await lane.ledger.bookLate("t1", 1, reordered, beyond)).toBe(true);
+    for (const _time of [1, 2, 3]) {
+      const { attempts, rev } = await lane.ledger.facts("t1");
+      expect(await lane.bookLate("t1", 1, attempts[0]?.late, beyond, rev - 1)).toBe(false);
+      expect(await lane.bookLate("t1", 1, attempts[0]?.late, beyond, rev)).toBe(true);
+    }
     expect((await lane.ledger.facts("t1")).attempts[0]?.late).toMatchObject({
       inputTokens: 15,
       costUsd: 1.5,
@@ -224,11 +225,27 @@ describe("late", () => {
     expect(await lane.ledger.batchCounts("b")).toMatchObject({ usage: { inputTokens: 22 } });
   });
 
+  test.each(["not JSON", "{}", "null", '{"known":"reported","inputTokens":-1}'])(
+    "D16: what is told after late usage that cannot be read, %s, is booked once, and not asked for without end",
+    async (unreadable) => {
+      await lane.submit({ id: "t2" });
+      const second = await lane.run("t2");
+      await lane.ledger.close(closing(second.facts, testRecord(second, { status: "lost" })), DELAYED);
+      await lane.bookLate("t2", 1, undefined, beyond);
+      await lane.redis.hset(lane.key("attempts", "t2"), "1:late", unreadable);
+      const booking = { ledger: lane.ledger, worker: { log: SILENT, givenUp: new AbortController().signal } };
+      const told = addUsage(TEN_TOKENS, beyond);
+      expect(await bookLate(booking, { turn: "t2", attempt: 1 }, told)).toEqual(beyond);
+      expect(await bookLate(booking, { turn: "t2", attempt: 1 }, told)).toBeUndefined();
+      expect((await lane.ledger.facts("t2")).attempts[0]?.late).toEqual({ ...beyond, known: "partial" });
+    },
+  );
+
   test("after the settle it stands beside the Result, never in it; the batch's total has it", async () => {
     await lane.ledger.close(closing(run.facts, testRecord(run, { status: "lost" })), DELAYED);
     await lane.settled("t1");
     const result = await lane.ledger.result("t1", 1);
-    expect(await lane.ledger.bookLate("t1", 1, undefined, beyond)).toBe(true);
+    expect(await lane.bookLate("t1", 1, undefined, beyond)).toBe(true);
     expect(await lane.ledger.result("t1", 1)).toEqual(result);
     expect(result?.usage.inputTokens).toBe(14);
     expect((await lane.ledger.facts("t1")).attempts[0]?.late).toEqual(beyond);

@@ -63,7 +63,7 @@ async function everything(lane: TestLane): Promise<void> {
     state: "delayed",
     afterMs: 1,
   });
-  await lane.ledger.bookLate("t1", 1, undefined, {
+  await lane.bookLate("t1", 1, undefined, {
     inputTokens: 1,
     costUsd: 1,
     modelCalls: 0,

@@ -131,7 +131,7 @@ const CALLS: readonly {
     name: "late",
     moves: [],
     call: ({ id }) =>
-      lane.ledger.bookLate(id, 1, undefined, { inputTokens: 1, modelCalls: 0, toolCalls: 0, known: "reported" }),
+      lane.bookLate(id, 1, undefined, { inputTokens: 1, modelCalls: 0, toolCalls: 0, known: "reported" }),
   },
   {
     name: "cancel",

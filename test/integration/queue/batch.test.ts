@@ -70,7 +70,9 @@ test("invariant 3: a batch's summary has the spend of every generation and late 
 
   // As the ledger books it: beside the attempt, and in the batch's counts.
   const late = { inputTokens: 7, modelCalls: 0, toolCalls: 0, known: "reported" } as const;
-  expect(await scene.ledger("one").bookLate("spent:1:one:1", 1, undefined, late)).toBe(true);
+  const { rev } = await scene.ledger("one").facts("spent:1:one:1");
+  const spend = { turn: "spent:1:one:1", attempt: 1, rev, before: undefined, more: late };
+  expect(await scene.ledger("one").bookLate(spend)).toBe(true);
   const after = await summaryOf(batch);
   expect(after.summary).toMatchObject({ usage: { inputTokens: 67 }, wastedUsage: { inputTokens: 27 } });
   addsUp(after.summary);

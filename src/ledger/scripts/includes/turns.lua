@@ -36,16 +36,17 @@ local function set_state(id, batch, from, to, now, ...)
   count(batch, "s:" .. to, 1)
 end
 
--- Adds a Usage (flat JSON) to a batch's totals.
+-- Adds a Usage (flat JSON) to a batch's totals. A total that Redis cannot hold any more stays as it is: what agents
+-- claim to have used stops no script halfway.
 local function count_usage(batch, usage_json)
   if batch == "" then return end
   for field, value in pairs(cjson.decode(usage_json)) do
     if field == "known" then
       rcall("HINCRBY", K_BATCH .. batch, "known:" .. value, 1)
     elseif field == "costUsd" then
-      rcall("HINCRBYFLOAT", K_BATCH .. batch, "u:costUsd", value)
+      redis.pcall("HINCRBYFLOAT", K_BATCH .. batch, "u:costUsd", value)
     elseif value > 0 or (field ~= "modelCalls" and field ~= "toolCalls") then
-      rcall("HINCRBY", K_BATCH .. batch, "u:" .. field, value)
+      redis.pcall("HINCRBY", K_BATCH .. batch, "u:" .. field, value)
     end
   end
 end
