@@ -14,7 +14,7 @@ const PREVIEW_CHARS = 60;
 const MAX_TAIL_EVENTS = 500;
 
 function attemptArguments(close: AttemptClose): Argument[] {
-  const { turn, attempt, nonce, stored, summary, spends } = close;
+  const { turn, attempt, nonce, stored, summary, spends, readTo } = close;
   const seq = stored.events.at(-1)?.seq ?? 0;
   return [
     turn,
@@ -26,6 +26,7 @@ function attemptArguments(close: AttemptClose): Argument[] {
     isCrashed(summary.status) ? "1" : "0",
     spends,
     seq,
+    readTo ?? "",
   ];
 }
 

@@ -83,6 +83,8 @@ export interface AttemptClose {
   readonly spends: Spends;
   /** The last events, for those who watch the stream; all of them are in `stored`. */
   readonly tail: readonly TurnEvent[];
+  /** Of a record that was made from the stored events: the seq of the last one that it has. */
+  readonly readTo?: number | undefined;
 }
 
 export interface AttemptSettle extends AttemptClose {
@@ -101,6 +103,14 @@ export interface LateSpend {
   readonly rev: number;
   readonly before: Usage | undefined;
   readonly more: Usage;
+}
+
+/** What was read of an attempt's stream. */
+export interface EventPage {
+  /** Without what cannot be read. */
+  readonly events: readonly TurnEvent[];
+  /** The seq that was read to, that of the last event whether it can be read or not; where reading began when there is none. */
+  readonly to: number;
 }
 
 /** A turn that is to end without another attempt, and its Result should none be open. */
@@ -268,8 +278,8 @@ export interface LaneLedger {
   close(
     close: AttemptClose,
     next: { readonly state: "delayed" | "waiting"; readonly afterMs: number },
-  ): Promise<"closed" | "stale" | "cancelled">;
-  settle(settle: AttemptSettle): Promise<"settled" | "stale" | "changed">;
+  ): Promise<"closed" | "stale" | "behind" | "cancelled">;
+  settle(settle: AttemptSettle): Promise<"settled" | "stale" | "behind" | "changed">;
   /** Books late spend of a closed attempt. False when what it was built from is out of date, or the attempt is open. */
   bookLate(late: LateSpend): Promise<boolean>;
   wake(sessions: readonly string[]): Promise<void>;
@@ -300,8 +310,8 @@ export interface LaneLedger {
   attempt(turn: string, attempt: number): Promise<StoredAttempt | undefined>;
   /** Who began an attempt that is open, when, and as which iteration of its session; undefined when nobody did or it cannot be read. */
   opened(turn: string, attempt: number): Promise<OpenedAttempt | undefined>;
-  /** At most 1000 events in the stream of an attempt after a seq, without what cannot be read; undefined when there is no stream. */
-  events(turn: string, attempt: number, after: number): Promise<readonly TurnEvent[] | undefined>;
+  /** At most 1000 events in the stream of an attempt after a seq; undefined when there is no stream. */
+  events(turn: string, attempt: number, after: number): Promise<EventPage | undefined>;
   batchCounts(batch: string): Promise<BatchCounts | undefined>;
   batchTurns(batch: string, after: number, limit: number): Promise<SettledPage>;
   batchSettled(batch: string, after: number, limit: number): Promise<SettledPage>;

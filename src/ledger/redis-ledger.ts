@@ -9,6 +9,7 @@ import { unreadableRequest, unreadableResult } from "./unreadable.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 import type {
   AttemptClose,
+  EventPage,
   LateSpend,
   AttemptSettle,
   BatchPlaced,
@@ -108,13 +109,14 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async close(close: AttemptClose, next: { readonly state: "delayed" | "waiting"; readonly afterMs: number }) {
-    return (await this.#run("close", closeArguments(close, next))) as "closed" | "stale" | "cancelled";
+    return (await this.#run("close", closeArguments(close, next))) as "closed" | "stale" | "behind" | "cancelled";
   }
 
   async settle(settle: AttemptSettle) {
     return (await this.#run("settle", settleArguments(settle, settledChannel(this.lane)))) as
       | "settled"
       | "stale"
+      | "behind"
       | "changed";
   }
 
@@ -244,11 +246,13 @@ class RedisLaneLedger implements LaneLedger {
     return parsed(json) as OpenedAttempt | undefined;
   }
 
-  async events(turn: string, attempt: number, after: number): Promise<readonly TurnEvent[] | undefined> {
+  async events(turn: string, attempt: number, after: number): Promise<EventPage | undefined> {
     const key = this.#key("events", turn, attempt);
     const entries = await this.#redis.xrange(key, `${after + 1}-0`, "+", "COUNT", 1000);
     if (entries.length === 0 && (await this.#redis.exists(key)) === 0) return undefined;
-    return entries.flatMap(([, fields]) => TurnEvent.safeParse(parsed(fields[1] ?? "null")).data ?? []);
+    const events = entries.flatMap(([, fields]) => TurnEvent.safeParse(parsed(fields[1] ?? "null")).data ?? []);
+    const last = entries.at(-1)?.[0];
+    return { events, to: last === undefined ? after : Number.parseInt(last, 10) };
   }
 
   async batchCounts(batch: string) {

@@ -24,6 +24,8 @@ export interface EndedAttempt {
   readonly record: TurnRecord;
   readonly worker: string;
   readonly stopReason?: StopReason | undefined;
+  /** Of one that was rebuilt from its stored events: the seq of the last of them. */
+  readonly readTo?: number | undefined;
   /** All its events with these last ones, deltas merged, and those of them that are not in its stream yet. Called once. */
   readonly events: (last: readonly EventBody[]) => Promise<AttemptEvents>;
   /** Gives up its lease: to be called when the ledger has answered, not before. */
@@ -40,7 +42,7 @@ export type Finished =
   | { readonly kind: "settled"; readonly result: TurnResult }
   | { readonly kind: "later"; readonly afterMs: number }
   | { readonly kind: "handed_back" }
-  /** Another worker holds the turn: nothing is to be told. */
+  /** Another worker holds the turn, or has stored more of it since it was rebuilt: nothing is to be told. */
   | { readonly kind: "stale" };
 
 /** Closes an attempt and, when nothing follows it, settles its turn. Repeats itself until Redis answers. */
@@ -66,6 +68,7 @@ async function finish(lane: Closing, ended: EndedAttempt): Promise<Finished> {
     summary: closedAttempt(record, ended.worker),
     spends: decision.spends,
     tail,
+    readTo: ended.readTo,
   };
   // Sent before the close and not awaited by it: no round trip more.
   const gateClosed = closeGate(lane, ended, close);
@@ -77,6 +80,7 @@ async function finish(lane: Closing, ended: EndedAttempt): Promise<Finished> {
       : ({ state: "waiting", afterMs: 0 } as const);
   const answer = await untilAnswered(() => lane.ledger.close(close, next), lane.worker.log, lane.worker.givenUp);
   if (answer === "stale") return stale(lane, close);
+  if (answer === "behind") return { kind: "stale" };
   if (answer === "cancelled") return settle(lane, { ...ended, facts: await factsAnew(lane, close.turn) }, close);
   // Handed back before the gate is closed it would be fetched again at once.
   await gateClosed;
@@ -128,6 +132,7 @@ async function settle(lane: Closing, ended: EndedAttempt, close: AttemptClose): 
     const answer = await untilAnswered(() => ledger.settle(turn), worker.log, worker.givenUp);
     if (answer === "settled") return { kind: "settled", result: turn.result };
     if (answer === "stale") return stale(lane, close);
+    if (answer === "behind") return { kind: "stale" };
   }
 }
 

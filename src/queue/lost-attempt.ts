@@ -3,13 +3,14 @@ import { EventGate } from "../agent/event-gate.ts";
 import { failure } from "../domain/failure.ts";
 import type { EventBody, TurnEvent } from "../domain/turn-event.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
-import type { LaneLedger, TurnFacts } from "../ledger/ledger.ts";
+import type { EventPage, LaneLedger, TurnFacts } from "../ledger/ledger.ts";
 import { mergeDeltas } from "./event-pipe.ts";
 import type { AttemptEvents, EndedAttempt } from "./finish-attempt.ts";
 
 /**
  * Rebuilds what an attempt did whose worker is gone, from the events that it stored, and writes the
- * ends that are missing. Any worker may do it, also twice: only one close of it is accepted.
+ * ends that are missing. Any worker may do it, also twice: only one close of it is accepted, and none when its worker,
+ * slow and not dead, has stored more meanwhile: then it is rebuilt again.
  */
 export async function rebuildLost(
   ledger: LaneLedger,
@@ -23,7 +24,7 @@ export async function rebuildLost(
     startedAt: facts.startedAt,
     iteration: 1,
   };
-  const stored = await storedEvents(ledger, request.id, attempt, facts.seq);
+  const { events: stored, to: readTo } = await storedEvents(ledger, request.id, attempt, facts.seq);
   const lost = `lost worker ${facts.crashes + 1} of the ${request.retry.maxCrashes} that maxCrashes allows`;
   const text = `the worker ${opened.worker} died or was cut off: ${lost}`;
   const end = { status: "lost", crashed: true, crashReason: text, failure: failure("worker_lost", text) } as const;
@@ -43,18 +44,19 @@ export async function rebuildLost(
 
   const ends = missingEnds(request.agent, stored, record);
   const events = (last: readonly EventBody[]): Promise<AttemptEvents> => {
-    const tail = placed([...ends, ...last], request.id, attempt, stored.at(-1)?.seq ?? facts.seq, endedAt);
+    const tail = placed([...ends, ...last], request.id, attempt, readTo, endedAt);
     return Promise.resolve({ events: mergeDeltas([...stored, ...tail]), tail });
   };
-  return { facts, record, worker: opened.worker, events };
+  return { facts, record, worker: opened.worker, readTo, events };
 }
 
-async function storedEvents(ledger: LaneLedger, turn: string, attempt: number, after: number): Promise<TurnEvent[]> {
+async function storedEvents(ledger: LaneLedger, turn: string, attempt: number, after: number): Promise<EventPage> {
   const events: TurnEvent[] = [];
-  for (let from = after; ; from = events.at(-1)?.seq ?? from) {
-    const page = (await ledger.events(turn, attempt, from)) ?? [];
-    if (page.length === 0) return events;
-    events.push(...page);
+  for (let from = after; ;) {
+    const page = await ledger.events(turn, attempt, from);
+    if (page === undefined || page.to === from) return { events, to: from };
+    events.push(...page.events);
+    from = page.to;
   }
 }
 

@@ -4,7 +4,7 @@ import type { TurnEvent } from "../domain/turn-event.ts";
 import type { TurnResult } from "../domain/turn-result.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
-import type { ClosedAttempt, LaneLedger, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
+import type { ClosedAttempt, EventPage, LaneLedger, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
 import { cancelTurn, type Cancelled, type CancelOptions } from "./cancel.ts";
 import type { SettledWatch } from "./settled-watch.ts";
 
@@ -172,10 +172,11 @@ export class TurnHandle {
       );
       for (const event of page?.events ?? []) {
         if (stopped()) return;
-        after = event.seq;
         yield event;
       }
-      if (page !== undefined && page.events.length > 0) continue;
+      const from = after;
+      after = page?.to ?? from;
+      if (after > from) continue;
       if (page?.next === "attempt") attempt++;
       else if (page?.next === "end") return;
       else await sleep(EVENTS_EVERY_MS, undefined, { signal: options.signal }).catch(() => undefined);
@@ -187,20 +188,23 @@ export class TurnHandle {
     attempt: number,
     after: number,
     follow: boolean,
-  ): Promise<{ events: readonly TurnEvent[]; next: "attempt" | "end" | "wait" }> {
+  ): Promise<EventPage & { next: "attempt" | "end" | "wait" }> {
     const row = await this.row();
     const next = row.attempt > attempt ? "attempt" : row.state === "settled" ? "end" : "wait";
-    const events = await this.#eventsOf(attempt, after, next !== "wait");
-    // A turn that was settled without a run has no stream for its last event.
-    const missing = next === "end" && events.length === 0 && row.seq > after ? completedOf(row) : undefined;
-    return { events: missing === undefined ? events : [missing], next: next === "wait" && !follow ? "end" : next };
+    const page = await this.#eventsOf(attempt, after, next !== "wait");
+    // A turn that was settled without a run has no stream for its last event; one that cannot be read is made anew too.
+    const atEnd = next === "end" && row.seq > after && (page.to === after || page.to >= row.seq);
+    const missing = atEnd && page.events.length === 0 ? completedOf(row) : undefined;
+    if (missing !== undefined) return { events: [missing], to: row.seq, next };
+    return { ...page, next: next === "wait" && !follow ? "end" : next };
   }
 
-  async #eventsOf(attempt: number, after: number, closed: boolean): Promise<readonly TurnEvent[]> {
+  async #eventsOf(attempt: number, after: number, closed: boolean): Promise<EventPage> {
     const live = await this.#ask((ledger) => ledger.events(this.id, attempt, after));
-    if (live !== undefined || !closed) return live ?? [];
+    if (live !== undefined || !closed) return live ?? { events: [], to: after };
     const stored = await this.#ask((ledger) => ledger.attempt(this.id, attempt));
-    return stored?.events.filter((event) => event.seq > after) ?? [];
+    const events = stored?.events.filter((event) => event.seq > after) ?? [];
+    return { events, to: events.at(-1)?.seq ?? after };
   }
 }
 

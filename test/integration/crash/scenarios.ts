@@ -236,7 +236,7 @@ export const SCENARIOS: readonly Scenario[] = [
       const ledger = stage.scene.ledger(stage.lane);
       await come(
         stage,
-        async () => (await ledger.events("t1", 1, 0))?.filter(({ type }) => type === "call_start").length === 2,
+        async () => (await ledger.events("t1", 1, 0))?.events.filter(({ type }) => type === "call_start").length === 2,
       );
       const lost = await rebuildLost(ledger, await ledger.facts("t1"), 1, true);
       const worker = { log: SILENT, givenUp: AbortSignal.abort(), score: () => null };

@@ -37,9 +37,9 @@ describe("append", () => {
     const events = testEvents("t1", 1, 0, delta("a"), delta("b"), delta("c"));
     expect(await lane.ledger.append("t1", 1, events.slice(0, 2))).toBe(true);
     expect(await lane.ledger.append("t1", 1, events)).toBe(true);
-    expect(await lane.ledger.events("t1", 1, 0)).toEqual(events);
-    expect(await lane.ledger.events("t1", 1, 2)).toEqual(events.slice(2));
-    expect(await lane.ledger.events("t1", 1, 3)).toEqual([]);
+    expect(await lane.ledger.events("t1", 1, 0)).toEqual({ events, to: 3 });
+    expect(await lane.ledger.events("t1", 1, 2)).toEqual({ events: events.slice(2), to: 3 });
+    expect(await lane.ledger.events("t1", 1, 3)).toEqual({ events: [], to: 3 });
   });
 
   test("an attempt that is not the current one makes no key", async () => {
@@ -110,7 +110,7 @@ describe("close", () => {
       closing(run.facts, record, { tail: events.slice(1), stored: { v: 1, record, events } }),
       DELAYED,
     );
-    expect(await lane.ledger.events("t1", 1, 0)).toEqual(events);
+    expect(await lane.ledger.events("t1", 1, 0)).toEqual({ events, to: 3 });
     expect(await lane.redis.pttl(lane.key("events", "t1", 1))).toBeGreaterThan(500_000);
     const second = await lane.run("t1");
     await lane.ledger.close(closing(second.facts, testRecord(second, { status: "crashed" })), DELAYED);

@@ -37,7 +37,7 @@ test("invariants 4 and 11, D04: a worker that is cut off alone for longer than i
   const first = await far.worker([agent], { id: "first", concurrency: 1, leases: QUICK });
   const turn = await near.turnq.submit({ agent: "alone", input: "x", id: "t1", retry: { backoff: { delayMs: 1 } } });
   await until(
-    async () => (await near.ledger("alone").events("t1", 1, 0))?.some(({ type }) => type === "usage"),
+    async () => (await near.ledger("alone").events("t1", 1, 0))?.events.some(({ type }) => type === "usage"),
     "the flush of the usage",
   );
   proxy.hold(true);

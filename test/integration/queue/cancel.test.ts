@@ -295,7 +295,9 @@ test("the turn of a dead worker is closed as lost by whoever cancels it, its spe
   const child = await workerProcess(server.url, "dead");
   const script = { script: [{ call: true }, { usage: { inputTokens: 6 } }, { say: "half" }, { hang: true }] };
   const turn = await scene.turnq.submit({ agent: "dead", input: "x", id: "t1", options: script });
-  await until(async () => (await scene.ledger("dead").events("t1", 1, 0))?.some(({ type }) => type === "text_delta"));
+  await until(async () =>
+    (await scene.ledger("dead").events("t1", 1, 0))?.events.some(({ type }) => type === "text_delta"),
+  );
   child.kill("SIGKILL");
   await child.ended;
   const ledger = scene.ledger("dead");

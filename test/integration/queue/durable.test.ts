@@ -82,7 +82,7 @@ test("invariant 10, A55: Redis is down in mid-turn for longer than BullMQ's lock
   const worker = await scene.worker([agent], { leases });
   const rival = await scene.worker([agent], { leases });
   const long = await scene.turnq.submit({ agent: "outage", input: "long", id: "long" });
-  await until(async () => (await scene.ledger("outage").events("long", 1, 0))?.length);
+  await until(async () => (await scene.ledger("outage").events("long", 1, 0))?.events.length);
   await killRedis();
   // Whoever listens goes on when Redis is back.
   const heard = eventsOf(long);
@@ -153,7 +153,8 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
     for (const id of [turn.id, alone.id])
       await until(
         async () =>
-          (await scene.ledger("killed").events(id, 1, 0))?.filter(({ type }) => type === "call_start").length === 2,
+          (await scene.ledger("killed").events(id, 1, 0))?.events.filter(({ type }) => type === "call_start").length ===
+          2,
         "the second call of the attempt",
       );
     const opened = await scene.ledger("killed").opened(turn.id, 1);
@@ -177,7 +178,7 @@ test("A02, C51, D04, invariants 3, 4, 6 and 8: workers that are killed or frozen
       retry: { backoff: { delayMs: 5 } },
     });
     await until(
-      async () => (await scene.ledger("frozen").events("f1", 1, 0))?.some(({ type }) => type === "usage"),
+      async () => (await scene.ledger("frozen").events("f1", 1, 0))?.events.some(({ type }) => type === "usage"),
       "the usage of the attempt that is to freeze",
     );
 
@@ -271,7 +272,10 @@ test("A02: a turn whose workers die maxCrashes times ends as lost, ok false, wit
   const dead = { ...QUICK, renewEveryMs: 3_600_000, maxGapMs: 3_600_000 };
   for (const attempt of [1, 2]) {
     await scene.worker([agent], { id: `dead-${attempt}`, concurrency: 1, leases: dead });
-    await until(async () => (await scene.ledger("doomed").events("t1", attempt, 0))?.length, `attempt ${attempt}`);
+    await until(
+      async () => (await scene.ledger("doomed").events("t1", attempt, 0))?.events.length,
+      `attempt ${attempt}`,
+    );
     if (attempt === 1) await scene.stall("doomed", "t1");
     // The lane is alive as long as somebody renews in it.
     await scene.ledger("doomed").renew([]);

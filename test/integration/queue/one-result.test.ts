@@ -125,7 +125,7 @@ test("C33, invariant 4: fenced, a worker whose lease was taken over: its output 
   });
   await started.opened;
   await until(
-    async () => (await scene.ledger("fenced").events(turn.id, 1, 0))?.some(({ type }) => type === "usage"),
+    async () => (await scene.ledger("fenced").events(turn.id, 1, 0))?.events.some(({ type }) => type === "usage"),
     "the flush of the usage",
   );
   const second = await scene.worker([slow], { id: "second", leases: QUICK });
