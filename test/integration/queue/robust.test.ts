@@ -200,3 +200,36 @@ test("a delivery that breaks off for a fault of ours does not end the turn: it i
   expect(await turn.result({ waitMs: 20_000 })).toMatchObject({ ok: true, output: "x" });
   await scene.check("fault");
 });
+
+test("figures that no one can have spent, attempt after attempt and turn after turn, stop no turn from ending", async () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  const agent = defineAgent("vast", ({ emit, attempt, text }) => {
+    emit.usage({
+      inputTokens: most,
+      outputTokens: text === "over" ? 1e300 : most,
+      costUsd: text === "over" ? 1e308 : most,
+    });
+    if (attempt < 3) throw new Error("once more");
+    return "done";
+  });
+  await scene.publish(agent);
+  const items = Array.from({ length: 4 }, (_, i) => ({ id: `s${i}`, input: i === 0 ? "over" : "most" }));
+  const retry = { backoff: { delayMs: 1 } };
+  const batch = await scene.turnq.submitMany(
+    items.map((item) => ({ ...item, retry })),
+    { batch: "vb", agents: ["vast"] },
+  );
+  // As far as Redis can count.
+  await scene.redis.hset(laneKey("vast", "batch", "vb"), "u:inputTokens", "9223372036854775000");
+  await scene.worker([agent]);
+  const results = [];
+  for await (const line of batch.results({ follow: true })) results.push(line);
+  expect(results.map(({ ok, attempts }) => [ok, attempts.length])).toEqual(items.map(() => [true, 3]));
+  for (const { turn, usage } of results)
+    expect(usage).toMatchObject(
+      turn === "vb:s0:vast:1"
+        ? { inputTokens: most, known: "partial" }
+        : { inputTokens: most, outputTokens: most, costUsd: most },
+    );
+  expect(results.find(({ turn }) => turn === "vb:s0:vast:1")?.usage).not.toHaveProperty("costUsd");
+});
