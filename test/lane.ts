@@ -134,7 +134,13 @@ export class TestLane {
   }
 
   /** Books late spend as somebody does who has read the turn now, or at another rev. */
-  async bookLate(turn: string, attempt: number, before: Usage | undefined, more: Usage, rev?: number): Promise<boolean> {
+  async bookLate(
+    turn: string,
+    attempt: number,
+    before: Usage | undefined,
+    more: Usage,
+    rev?: number,
+  ): Promise<boolean> {
     const now = Number((await this.field(turn, "rev")) ?? 0);
     return this.ledger.bookLate({ turn, attempt, rev: rev ?? now, before, more });
   }

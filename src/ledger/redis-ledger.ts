@@ -300,10 +300,10 @@ class RedisLaneLedger implements LaneLedger {
     );
   }
 
-  /** Where a turn that has left the state since would be: ties are in the order of their names. */
+  /** Where a turn that has left the state since, or left it and come back, was: ties are in the order of their names. */
   async #rankBehind(key: string, { turn, at }: StatePlace): Promise<number> {
-    const rank = await this.#redis.zrevrank(key, turn);
-    if (rank !== null) return rank + 1;
+    const [rank, score] = await Promise.all([this.#redis.zrevrank(key, turn), this.#redis.zscore(key, turn)]);
+    if (rank !== null && Number(score) === at) return rank + 1;
     const later = await this.#redis.zcount(key, `(${at}`, "+inf");
     const same = await this.#redis.zrange(key, String(at), String(at), "BYSCORE");
     return later + same.filter((other) => other > turn).length;

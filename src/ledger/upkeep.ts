@@ -3,6 +3,9 @@ import { effect } from "../pause/effect.ts";
 import { laneKey, laneTag, sessionLaneKey } from "./keys.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 
+/** A session without turns is bound for this long still: a turn of it may be on its way. */
+const UNBOUND_AFTER_MS = 600_000;
+
 /** A walk goes on from a place; "" is the start and the end. */
 export type Place = string;
 
@@ -75,9 +78,9 @@ export interface LaneUpkeep {
   finishedJobs(from: number, limit: number, by: number): Promise<readonly string[]>;
   /** True when this lane holds nothing of the batch, or all of it ended by then. */
   batchEnded(batch: string, by: number): Promise<boolean>;
-  /** Frees those of the sessions of which nothing is left to live in another lane; answers them. */
+  /** Those of the sessions of which nothing is left may soon live in another lane: their bindings are to end. Answers them. */
   unbind(sessions: readonly string[]): Promise<readonly string[]>;
-  /** Binds those of the sessions again that have come back meanwhile. */
+  /** The bindings of those of the sessions that have come back meanwhile go on. */
   rebind(sessions: readonly string[]): Promise<void>;
   audit(place: Place, limit: number, emptySince: number): Promise<{ next: Place; faults: readonly BatchFault[] }>;
   /** The hash of a batch's counts. */
@@ -204,7 +207,8 @@ class RedisLaneUpkeep implements LaneUpkeep {
       sessions.map(async (session) => {
         if ((await this.#redis.exists(this.#key("session", session))) === 1) return undefined;
         const key = sessionLaneKey(session);
-        if ((await this.#redis.get(key)) === this.lane) await effect("session:unbind", () => this.#redis.del(key));
+        if ((await this.#redis.get(key)) === this.lane)
+          await effect("session:unbind", () => this.#redis.pexpire(key, UNBOUND_AFTER_MS));
         return session;
       }),
     );
@@ -215,7 +219,7 @@ class RedisLaneUpkeep implements LaneUpkeep {
     await Promise.all(
       sessions.map(async (session) => {
         if ((await this.#redis.exists(this.#key("session", session))) === 1)
-          await effect("session:rebind", () => this.#redis.set(sessionLaneKey(session), this.lane, "NX"));
+          await effect("session:rebind", () => this.#redis.persist(sessionLaneKey(session)));
       }),
     );
   }

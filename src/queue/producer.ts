@@ -141,12 +141,19 @@ export class Producer {
     return submitChunk(this.#lanes.get(lane), turns);
   }
 
-  /** Binds a session to the lane of its first turn. */
+  /** Binds a session to the lane of its first turn; a binding that was to end, for want of turns, goes on. */
   async #bind(session: string, lane: string): Promise<void> {
     const key = sessionLaneKey(session);
-    if ((await effect("session:bind", () => this.#redis.set(key, lane, "NX"))) === "OK") return;
-    const before = await this.#redis.get(key);
-    if (before === lane) return;
+    const [bound, before] = await Promise.all([
+      effect("session:bind", () => this.#redis.set(key, lane, "NX")),
+      this.#redis.get(key),
+    ]);
+    if (bound === "OK") return;
+    if (before === null) return this.#bind(session, lane);
+    if (before === lane) {
+      await effect("session:bind", () => this.#redis.persist(key));
+      return;
+    }
     throw new TurnqError("session_lane", `session ${session} lives in lane ${before}, not in ${lane}`, {
       where: "session",
       hint: "A session's turns share one lane; start another session or name that lane.",

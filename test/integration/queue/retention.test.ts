@@ -5,7 +5,10 @@ import { Directory } from "../../../src/queue/directory.ts";
 import { LaneSet } from "../../../src/queue/lane-set.ts";
 import { Reconciler, type Round } from "../../../src/queue/reconciler.ts";
 import type { Retention } from "../../../src/queue/retention.ts";
+import { contentHash } from "../../../src/queue/content-hash.ts";
+import { submitChunk } from "../../../src/queue/submit-chunk.ts";
 import { SILENT } from "../../../src/telemetry/log.ts";
+import { storedRequest } from "../../agents.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { dump } from "../../twice.ts";
 import { Scene, until } from "./scene.ts";
@@ -26,16 +29,14 @@ afterAll(async () => {
   await server.stop();
 });
 
-async function round(name: string, retention: Retention = {}): Promise<Round> {
+function reconcilerOf(name: string, retention: Retention = {}): Reconciler {
   const lane = lanes.get(name);
   const upkeep = lanes.upkeep(name);
-  const reconciler = new Reconciler({
-    lane,
-    upkeep,
-    log: SILENT,
-    otherLanes: () => lanes.upkeeps(),
-    retention,
-  });
+  return new Reconciler({ lane, upkeep, log: SILENT, otherLanes: () => lanes.upkeeps(), retention });
+}
+
+async function round(name: string, retention: Retention = {}): Promise<Round> {
+  const reconciler = reconcilerOf(name, retention);
   try {
     return await reconciler.round();
   } finally {
@@ -76,12 +77,41 @@ test("invariant 12: after their age nothing is left of turns, sessions and jobs,
     (key) => !/:(events|id|stalled-check|limiter)/.test(key),
   );
   expect(left.toSorted()).toEqual([laneKey("aged", "lane")]);
-  expect(await scene.redis.exists(sessionLaneKey("aged-session"))).toBe(0);
   await settled("aged", ["t1"]);
   expect((await scene.turnq.submit({ agent: "aged", input: "t1", id: "t1" })).duplicate).toBe(true);
-  // The session may live elsewhere now.
+});
+
+test("invariants 7 and 12: a session without turns may live in another lane, but not while a turn of it may be on its way", async () => {
+  const bound = sessionLaneKey("free-session");
+  await scene.worker([defineAgent("freed", () => "x")]);
   await scene.publish(defineAgent("elsewhere", () => "x"));
-  await scene.turnq.submit({ agent: "elsewhere", input: "x", session: "aged-session" });
+  const elsewhere = () => scene.turnq.submit({ agent: "elsewhere", input: "x", session: "free-session" });
+  const reconciler = reconcilerOf("freed");
+  const allRetired = async (): Promise<void> => {
+    await age("freed", 8);
+    expect(await reconciler.round()).toMatchObject({ retired: 1 });
+    expect(await scene.redis.pttl(bound)).toBeGreaterThan(0);
+  };
+  await settled("freed", ["t1"], { session: "free-session" });
+  await allRetired();
+  await expect(elsewhere()).rejects.toMatchObject({ code: "session_lane" });
+  // A new turn of it keeps it here.
+  await settled("freed", ["t2"], { session: "free-session" });
+  expect(await scene.redis.pttl(bound)).toBe(-1);
+  await allRetired();
+  // So does one whose producer has looked before and stores it only now.
+  const request = storedRequest({ id: "t3", lane: "freed", agent: "freed", session: "free-session" });
+  await submitChunk(lanes.get("freed"), [{ request, hash: contentHash(request) }]);
+  await reconciler.round();
+  expect(await scene.redis.pttl(bound)).toBe(-1);
+  await (await scene.turnq.turn("t3", { lane: "freed" })).result({ waitMs: 20_000 });
+  await scene.told("freed", "t3");
+  await allRetired();
+  await reconciler.stop();
+  await scene.redis.pexpire(bound, 1);
+  await until(async () => (await scene.redis.exists(bound)) === 0);
+  await elsewhere();
+  await expect(settled("freed", ["t4"], { session: "free-session" })).rejects.toMatchObject({ code: "session_lane" });
 });
 
 test("a batch keeps its turns until all of it, in every lane, is old; then its counts say how many are gone", async () => {

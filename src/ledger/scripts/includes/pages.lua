@@ -1,5 +1,5 @@
 -- Walks of sorted sets in pages. A place is "SCORE/MEMBERS", the last score and how many of its members were
--- read; "" is the start. It stays good while members come and go.
+-- read; "" is the start. Of members of that score that have left since, as many others wait for the next walk.
 
 -- Answers at most `limit` members after a place, and the next place: "" when the end was reached.
 local function page_of(key, place, highest, limit)
