@@ -30,16 +30,16 @@ export function percent(share: number): string {
   return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
-/** Tokens and cost in a few words; `≥` where more was spent than was reported, `unknown` where nothing was. */
+/** Tokens and cost in a few words; `≥` at each where more was spent than was reported, `unknown` where nothing was. */
 export function usageText(usage: Usage): string {
   if (usage.known === "unknown") return "unknown";
   const tokens = totalTokens(usage);
   const parts = [
-    ...(tokens === undefined ? [] : [`${shortNumber(tokens)} tokens`]),
-    ...(usage.costUsd === undefined ? [] : [dollars(usage.costUsd)]),
+    ...(tokens === undefined ? [] : [`${tokensText(usage)} tokens`]),
+    ...(usage.costUsd === undefined ? [] : [costText(usage)]),
   ];
   if (parts.length === 0) return usage.known === "partial" ? "unknown" : "none";
-  return `${usage.known === "partial" ? "≥ " : ""}${parts.join(", ")}`;
+  return parts.join(", ");
 }
 
 /** The tokens; `≥` where more were used than were reported. */

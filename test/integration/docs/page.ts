@@ -58,7 +58,7 @@ export class PageFolder {
     await mkdir(inside("node_modules"));
     await mkdir(inside("bin"));
     await symlink(ROOT, inside("node_modules/turnq"));
-    for (const name of ["bullmq", "ioredis", "zod", "@types"])
+    for (const name of ["bullmq", "ioredis", "zod", "@types", "@hono", "@bull-board", "hono"])
       await symlink(join(ROOT, "node_modules", name), inside("node_modules", name));
     await symlink(join(ROOT, "examples"), inside("examples"));
     await writeFile(inside("package.json"), '{"type": "module"}\n');

@@ -208,3 +208,20 @@ test("the script alone gives the same answers and rows when it is sent again wit
   );
   expect(await submit.call(lane.redis, laneTag(lane.name), ...args)).toEqual(["stored", "stored", "duplicate"]);
 });
+
+test("a list goes on behind a turn that has left the state since, or has left it and come back", async () => {
+  const ids = ["t1", "t2", "t3", "t4"];
+  await lane.submit(...ids.map((id) => ({ id })));
+  const key = lane.key("state", "waiting");
+  for (const [i, id] of ids.entries()) await lane.redis.zadd(key, "XX", 1000 + i, id);
+  const turnsBehind = async (place: { turn: string; at: number }): Promise<string[]> =>
+    (await lane.ledger.stateTurns("waiting", place, 10)).map(({ turn }) => turn);
+  const [, place = { turn: "", at: 0 }] = await lane.ledger.stateTurns("waiting", undefined, 2);
+  expect(place).toEqual({ turn: "t3", at: 1002 });
+  expect(await turnsBehind(place)).toEqual(["t2", "t1"]);
+  await lane.redis.zadd(key, "XX", 2000, "t3");
+  expect(await turnsBehind(place)).toEqual(["t2", "t1"]);
+  await lane.redis.zrem(key, "t3");
+  expect(await turnsBehind(place)).toEqual(["t2", "t1"]);
+  await lane.redis.zadd(key, 1002, "t3");
+});

@@ -135,7 +135,7 @@ test("amounts in words: what nobody reported is unknown, a part of it a floor", 
   expect(usageText({ modelCalls: 0, toolCalls: 0, known: "unknown" })).toBe("unknown");
   expect(usageText({ modelCalls: 0, toolCalls: 0, known: "partial" })).toBe("unknown");
   expect(usageText({ modelCalls: 0, toolCalls: 0, known: "reported" })).toBe("none");
-  expect(usageText({ ...USAGE, costUsd: 0.5, known: "partial" })).toBe("≥ 12 tokens, $0.5000");
+  expect(usageText({ ...USAGE, costUsd: 0.5, known: "partial" })).toBe("≥ 12 tokens, ≥ $0.5000");
   expect(usageDetails({ ...USAGE, known: "partial" })).toBe(
     "10 input tokens, 2 output tokens, 1 tool calls (a floor: not all of it was reported)",
   );
