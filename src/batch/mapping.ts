@@ -34,7 +34,7 @@ export function checkedMapping(mapping: Mapping): Mapping {
 }
 
 function refused(message: string, hint?: string): TurnqError {
-  return new TurnqError("invalid_request", `${message}.`, { where: "map", hint });
+  return new TurnqError("invalid_request", message, { where: "map", hint });
 }
 
 /**

@@ -101,7 +101,7 @@ export async function checkTurns(
 }
 
 function changedInput(hint: string, cause?: unknown): TurnqError {
-  return new TurnqError("file", "the input was changed while it was read.", { hint, cause });
+  return new TurnqError("file", "the input was changed while it was read", { hint, cause });
 }
 
 function badLines(report: InputReport, cells: CellOptions): TurnqError {
@@ -109,10 +109,9 @@ function badLines(report: InputReport, cells: CellOptions): TurnqError {
   const nameOne = `Name agents with --agent; known are ${known.slice(0, 20).join(", ")}.`;
   const unnamed = report.problems.filter(({ field, message }) => field === "agent" && message.startsWith("is missing"));
   if (unnamed.length === report.problems.length)
-    throw new TurnqError("invalid_request", "no agent is named.", { hint: nameOne });
+    throw new TurnqError("invalid_request", "no agent is named", { hint: nameOne });
   const lines = [`${counted(report.bad, "bad line")} in the input, nothing was queued`, ...problemLines(report)];
-  if (unnamed.length > 0) lines.push(nameOne);
-  return new TurnqError("invalid_input", lines.join("\n"));
+  return new TurnqError("invalid_input", lines.join("\n"), { hint: unnamed.length > 0 ? nameOne : undefined });
 }
 
 async function checkConflicts(
@@ -146,7 +145,7 @@ async function checkConflicts(
     }),
   );
   const more = taken > first.length ? ` and ${taken - first.length} more` : "";
-  throw new TurnqError("batch_conflict", `${existWith(taken)} other content: ${named.join("; ")}${more}.`, {
+  throw new TurnqError("batch_conflict", `${existWith(taken)} other content: ${named.join("; ")}${more}`, {
     where: `batch ${cells.batch}`,
     hint: "Nothing was stored. Use another --batch, or the input and agents that the batch was submitted with.",
     details: { turns: first.map(({ id }) => id), count: taken },

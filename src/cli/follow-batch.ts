@@ -32,7 +32,7 @@ export async function* followBatch(
     try {
       // Whether Redis is back shows here: the next result may take long.
       if (away) {
-        if (!(await batch.exists())) throw new TurnqError("not_found", "Redis is back without the batch.");
+        if (!(await batch.exists())) throw new TurnqError("not_found", "Redis is back without the batch");
         onAway?.((away = false));
       }
       yield* batch.results(asked);

@@ -108,7 +108,7 @@ export async function startEmbedded(context: CommandContext): Promise<EmbeddedRe
   const { settings, cwd, lines } = context;
   const binary = findRedisServer({ pathEnv: settings.path, explicit: settings.redisServer, dirs: [cwd] });
   if (binary === undefined) {
-    throw new TurnqError("redis_missing", "no redis-server or valkey-server was found on this machine.", {
+    throw new TurnqError("redis_missing", "no redis-server or valkey-server was found on this machine", {
       hint: `Type ${lines.of("doctor", "--fix")} to fetch one, or set REDIS_URL.`,
     });
   }

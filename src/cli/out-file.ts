@@ -11,11 +11,11 @@ export async function refuseToOverwrite(cwd: string, out: string | undefined, in
   const path = resolve(cwd, out);
   const found = await stat(path).catch(() => undefined);
   if (found?.isDirectory() === true)
-    throw new TurnqError("invalid_request", `${out} is a folder.`, { where: "--out", hint: "Name a file." });
+    throw new TurnqError("invalid_request", `${out} is a folder`, { where: "--out", hint: "Name a file." });
   if (found === undefined || !found.isFile() || found.size === 0) return;
   const first = await firstBytes(path);
   if (!STARTS.some((start) => first.startsWith(start)))
-    throw new TurnqError("invalid_request", `${out} holds something else than results and would be overwritten.`, {
+    throw new TurnqError("invalid_request", `${out} holds something else than results and would be overwritten`, {
       where: "--out",
       hint: input === out ? "It is the input; name another file." : "Name another file, or remove it.",
     });

@@ -38,7 +38,7 @@ export interface TurnqErrorOptions {
   readonly cause?: unknown;
   /** Where: a file, line or field, as the user knows it. */
   readonly where?: string | undefined;
-  /** What to do about it, one sentence. */
+  /** What to do about it, a sentence. */
   readonly hint?: string | undefined;
   /** Facts for programs. */
   readonly details?: Readonly<Record<string, unknown>> | undefined;
@@ -48,22 +48,37 @@ export interface TurnqErrorOptions {
 export class TurnqError extends Error {
   override readonly name: string = "TurnqError";
   readonly code: ErrorCode;
-  /** The message without where and hint. */
+  /** What is wrong, without where and hint: a clause, without a full stop. */
   readonly what: string;
   readonly where: string | undefined;
   readonly hint: string | undefined;
   readonly details: Readonly<Record<string, unknown>> | undefined;
 
   constructor(code: ErrorCode, message: string, options: TurnqErrorOptions = {}) {
-    const where = options.where === undefined ? "" : `${options.where}: `;
-    const hint = options.hint === undefined ? "" : ` ${options.hint}`;
-    super(`${where}${message}${hint}`, options.cause === undefined ? undefined : { cause: options.cause });
+    super(
+      messageText(message, options.where, options.hint),
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
     this.code = code;
     this.what = message;
     this.where = options.where;
     this.hint = options.hint;
     this.details = options.details;
   }
+}
+
+/** What is wrong, where, and what to do about it, as sentences: the one place that joins them and sets the marks between. */
+function messageText(what: string, where = "", hint = ""): string {
+  const said = where === "" ? what : `${where.replace(/[:\s]+$/, "")}: ${what}`;
+  if (hint === "") return said;
+  // Lines of a list are no sentence that another could follow.
+  return said.includes("\n") ? `${said.trimEnd()}\n${sentence(hint)}` : `${sentence(said)} ${sentence(hint)}`;
+}
+
+/** Ends with the mark that it has, else with a full stop. */
+function sentence(text: string): string {
+  const whole = text.trimEnd();
+  return /[.!?…]["']?$/.test(whole) ? whole : `${whole.replace(/[,;:]+$/, "")}.`;
 }
 
 /** True for a {@link TurnqError}, also one from another copy of this package. */

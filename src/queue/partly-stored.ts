@@ -8,8 +8,7 @@ export function withStored(error: unknown, stored: number): unknown {
   const doubtful = code === "redis_unreachable" || code === "id_conflict";
   const rest = doubtful ? "the next few may be" : "nothing after them is";
   const again = code === "redis_unreachable" || code === "redis_refused";
-  const said = /[.!?]$/.test(what) ? what : `${what}.`;
-  return new TurnqError(code, `${said} ${stored} turns are stored, ${rest}.`, {
+  return new TurnqError(code, `${what}; ${stored} turns are stored, ${rest}`, {
     cause: error,
     where,
     hint: again ? "Submitting the same again completes it without duplicates." : hint,

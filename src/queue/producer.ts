@@ -163,14 +163,18 @@ export class Producer {
   async #conflict(request: StoredRequest): Promise<TurnqError> {
     const stored = await this.#lanes.get(request.lane).ledger.request(request.id);
     const fields = stored === undefined ? [] : contentDifference(stored, request);
-    return new TurnqError("id_conflict", `turn ${request.id} exists with other content: ${fields.join(", ")} differ`, {
-      where: request.batch === undefined ? "id" : `batch ${request.batch.id}, sample ${request.batch.sample}`,
-      hint:
-        request.batch === undefined
-          ? "Use another id."
-          : "Use another batch id, or the input that the batch was submitted with.",
-      details: { turn: request.id, fields },
-    });
+    return new TurnqError(
+      "id_conflict",
+      `turn ${request.id} exists with other content: it differs in ${fields.join(", ")}`,
+      {
+        where: request.batch === undefined ? "id" : `batch ${request.batch.id}, sample ${request.batch.sample}`,
+        hint:
+          request.batch === undefined
+            ? "Use another id."
+            : "Use another batch id, or the input that the batch was submitted with.",
+        details: { turn: request.id, fields },
+      },
+    );
   }
 }
 

@@ -27,7 +27,7 @@ export async function prepareFolder(dir: string): Promise<void> {
     await mkdir(dir, { recursive: true, mode: 0o700 });
     await chmod(dir, 0o700);
   } catch (error) {
-    throw new TurnqError("config", `The folder of the embedded Redis cannot be used: ${messageOf(error)}`, {
+    throw new TurnqError("config", `the folder of the embedded Redis cannot be used: ${messageOf(error)}`, {
       cause: error,
       hint: "Give it to this user, or set REDIS_URL.",
     });

@@ -25,7 +25,7 @@ export function findRedisServer(search: RedisServerSearch): string | undefined {
   if (search.explicit !== undefined) {
     const path = resolve(search.explicit);
     if (isExecutableFile(path)) return path;
-    throw new TurnqError("redis_missing", `${path} is not an executable file.`);
+    throw new TurnqError("redis_missing", `${path} is not an executable file`);
   }
   const onPath = (search.pathEnv ?? "").split(delimiter).filter((folder) => folder !== "");
   const candidates = [

@@ -32,14 +32,13 @@ export function clusterAddress(url: string): ClusterAddress | undefined {
   const scheme = SCHEME.exec(url);
   if (scheme !== null) return parse(url.slice(scheme[0].length), scheme[1]?.toLowerCase() === "rediss");
   const hosts = /^rediss?:\/\/(?:.*@)?([^/?]*)/i.exec(url)?.[1] ?? "";
-  if (MISTAKEN.test(url) || hosts.includes(","))
-    throw badForm("This is not how the URL of a Redis Cluster is written.");
+  if (MISTAKEN.test(url) || hosts.includes(",")) throw badForm("this is not how the URL of a Redis Cluster is written");
   return undefined;
 }
 
 function parse(rest: string, tls: boolean): ClusterAddress {
   const [place = "", ...more] = rest.split("/");
-  if (more.some((part) => part !== "")) throw badForm("A Redis Cluster has one database: nothing follows its hosts.");
+  if (more.some((part) => part !== "")) throw badForm("a Redis Cluster has one database: nothing follows its hosts");
   const at = place.lastIndexOf("@");
   const nodes = place
     .slice(at + 1)
@@ -55,10 +54,10 @@ function seedOf(text: string): ClusterSeed {
   try {
     url = new URL(`http://${text}`);
   } catch {
-    throw badForm(`The URL of the Redis Cluster has a host that cannot be read.`);
+    throw badForm("the URL of the Redis Cluster has a host that cannot be read");
   }
   if (text === "" || text.includes("?") || text.includes("#"))
-    throw badForm("The URL of the Redis Cluster lacks a host.");
+    throw badForm("the URL of the Redis Cluster lacks a host");
   // A URL leaves out the port that its scheme has anyway.
   const port = text.endsWith(":80") ? 80 : url.port === "" ? DEFAULT_PORT : Number(url.port);
   return { host: url.hostname.replaceAll(/^\[|\]$/g, ""), port };
@@ -121,7 +120,7 @@ export async function refuseClusterNode(redis: Redis): Promise<void> {
   }
   if (!/^cluster_enabled:1/m.test(info)) return;
   const { host = "localhost", port = DEFAULT_PORT } = redis.options;
-  throw new TurnqError("config", `The Redis at ${host}:${port} is a node of a cluster.`, {
+  throw new TurnqError("config", `the Redis at ${host}:${port} is a node of a cluster`, {
     where: "REDIS_URL",
     hint: `Write redis+cluster://${host}:${port}, with more of its nodes behind commas; in code an ioredis Cluster will do too.`,
   });

@@ -67,12 +67,15 @@ export function redisOptions(role: ConnectionRole, options: ConnectOptions = {})
  */
 export function connect(target: RedisTarget, role: ConnectionRole, options: ConnectOptions = {}): Redis {
   if (typeof target !== "string" && (typeof target !== "object" || (target as unknown) === null))
-    throw new TurnqError("config", "no Redis is given", { where: "redis", hint: "Give its URL: redis://HOST:PORT" });
+    throw new TurnqError("config", "no Redis is given", {
+      where: "redis",
+      hint: "Give its URL, such as redis://HOST:PORT.",
+    });
   const settings = redisOptions(role, options);
   const given = target instanceof Redis || isCluster(target);
   const prefix = typeof target === "string" ? undefined : (given ? target.options : target).keyPrefix;
   if (prefix !== undefined && prefix !== "") {
-    throw new TurnqError("config", "A Redis connection for turnq cannot have a keyPrefix.");
+    throw new TurnqError("config", "a Redis connection for turnq cannot have a keyPrefix");
   }
   const redis = open(target, role, settings);
   redis.on("error", options.onError ?? (() => undefined));
@@ -117,7 +120,7 @@ function openUrl(url: string, settings: ConnectionSettings): Redis {
     if (/^(?!rediss?:)[a-z+]+:\/\//i.test(url)) throw new Error("it begins with another word than redis");
     return new Redis(url, settings);
   } catch (error) {
-    throw new TurnqError("config", `This is no URL of a Redis: ${redactUrl(url)}`, {
+    throw new TurnqError("config", `this is no URL of a Redis: ${redactUrl(url)}`, {
       cause: error,
       where: "redis",
       hint: "Write redis://HOST:PORT (rediss:// for TLS), or redis+cluster://HOST:PORT,… for a Redis Cluster.",
@@ -173,7 +176,7 @@ export function redisError(thrown: unknown, redis?: Redis): TurnqError {
 function unreachable(redis: Redis | undefined, cause: Error | undefined, what: string | undefined): TurnqError {
   const reasons = [what, cause?.message].filter((text) => text !== undefined && text !== "");
   const where = redis === undefined ? "" : ` at ${describe(redis)}`;
-  return new TurnqError("redis_unreachable", `Redis${where} cannot be reached (${reasons.join("; ")}).`, {
+  return new TurnqError("redis_unreachable", `Redis${where} cannot be reached (${reasons.join("; ")})`, {
     cause,
     hint: "Is it running, and is REDIS_URL right?",
   });

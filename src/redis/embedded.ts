@@ -65,10 +65,10 @@ export async function ensureEmbeddedRedis(options: EmbeddedRedisOptions): Promis
     if (claim !== undefined) return embedded(claim, keeper === undefined, options);
     if (answer === "loading") givenUpAt = Date.now() + waitMs;
     if (keeper?.exitCode !== undefined && keeper.exitCode !== LOCK_HELD_EXIT_CODE && keeper.exitCode !== 0) {
-      throw await unreachable("The keeper of the embedded Redis gave up.", options);
+      throw await unreachable("the keeper of the embedded Redis gave up", options);
     }
     if (Date.now() > givenUpAt)
-      throw await unreachable(`The embedded Redis did not answer within ${waitMs} ms.`, options);
+      throw await unreachable(`the embedded Redis did not answer within ${waitMs} ms`, options);
     // A keeper that is just ending its server holds the lock for a moment: then the next try succeeds.
     if (keeper === undefined || keeper.exitCode !== undefined) keeper = await startKeeper(options);
     await sleep(POLL_MS);
@@ -172,5 +172,5 @@ function loaderOf(entry: string): string[] {
 async function unreachable(what: string, options: EmbeddedRedisOptions): Promise<TurnqError> {
   const log = join(options.dir, "keeper.log");
   const lines = (await readFile(log, "utf8").catch(() => "")).trim().split("\n");
-  return new TurnqError("redis_unreachable", `${what} Its last words, in ${log}:\n${lines.slice(-5).join("\n")}`);
+  return new TurnqError("redis_unreachable", `${what}; its last words, in ${log}:\n${lines.slice(-5).join("\n")}`);
 }

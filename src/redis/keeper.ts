@@ -86,7 +86,7 @@ async function adoptOrStart(options: KeeperOptions): Promise<Held> {
     const started = await start(recorded, options);
     if (started !== undefined) return started;
     if (Date.now() > givenUpAt) {
-      throw new TurnqError("redis_unreachable", `A redis-server that does not answer holds ${lockFile(options)}.`);
+      throw new TurnqError("redis_unreachable", `a redis-server that does not answer holds ${lockFile(options)}`);
     }
     if (!told) options.log("waiting for another server of this folder to answer or to end");
     await sleep(100);
@@ -154,7 +154,7 @@ function noteRestart(restartsAt: number[], options: KeeperOptions): void {
   restartsAt.push(nowAt);
   while ((restartsAt[0] ?? nowAt) < nowAt - RESTARTS_WITHIN_MS) restartsAt.shift();
   if (restartsAt.length > RESTARTS_MAX) {
-    throw new TurnqError("redis_unreachable", `The server died ${restartsAt.length} times within 10 s.`);
+    throw new TurnqError("redis_unreachable", `the server died ${restartsAt.length} times within 10 s`);
   }
   options.log("the server has gone without being told to: starting it again");
 }

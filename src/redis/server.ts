@@ -168,7 +168,7 @@ async function answering(server: RedisServer, dir: string, waitMs: number): Prom
     if (answer === "loading") givenUpAt = Date.now() + waitMs;
     if (Date.now() > givenUpAt) {
       await server.stop();
-      throw new TurnqError("redis_unreachable", `redis-server did not answer within ${waitMs} ms.`);
+      throw new TurnqError("redis_unreachable", `redis-server did not answer within ${waitMs} ms`);
     }
     await sleep(POLL_MS);
   }

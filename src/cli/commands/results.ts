@@ -47,7 +47,7 @@ Next: turnq show TURN for what one turn did, turnq retry BATCH --failed to run t
 export async function results(context: CommandContext, id: string, options: ResultsOptions): Promise<number> {
   const { output, lines, cwd } = context;
   if (options.json === true && options.format === "csv" && options.out === undefined) {
-    throw new TurnqError("invalid_request", "with --json nothing but JSON goes to stdout, and CSV is none.", {
+    throw new TurnqError("invalid_request", "with --json nothing but JSON goes to stdout, and CSV is none", {
       hint: "Add --out FILE, or leave one of --json and --format csv out.",
     });
   }

@@ -72,7 +72,7 @@ async function retryFound(
   if (found.kind === "turn") {
     const { agent, state } = await found.turn.row();
     if (state !== "settled") {
-      throw new TurnqError("invalid_request", `it is ${state}: only a settled turn can be run again.`, {
+      throw new TurnqError("invalid_request", `it is ${state}: only a settled turn can be run again`, {
         where: `turn ${found.turn.id}`,
         hint: `Type ${lines.of("cancel", found.turn.id)} first, or wait.`,
       });
@@ -80,7 +80,7 @@ async function retryFound(
     return { retried: (await turnq.retry(found.turn)).kind === "opened" ? 1 : 0, agents: [agent] };
   }
   if (failed !== true && missed !== true && cancelled !== true) {
-    throw new TurnqError("invalid_request", "say which turns are to be run again.", {
+    throw new TurnqError("invalid_request", "say which turns are to be run again", {
       hint: `Type ${lines.of("retry", found.batch.id, "--failed")}; there are --missed and --cancelled too.`,
     });
   }

@@ -14,7 +14,7 @@ test("every error has its exit code: 3 for a service, 1 for a fault of turnq its
 
 test("an error is its message; the stack only for debugging; a password never, nor what a terminal would act on", () => {
   const error = new TurnqError("file", "cannot be read of redis://me:pa55@host/1", { where: "a.jsonl", hint: "Look." });
-  expect(errorText(error, false)).toBe("error: a.jsonl: cannot be read of redis://me:***@host/1 Look.");
+  expect(errorText(error, false)).toBe("error: a.jsonl: cannot be read of redis://me:***@host/1. Look.");
   expect(errorText(error, true)).toContain("failure-text.test.ts");
   const quoted = new TurnqError("config", 'Unexpected token \0 in "\u001b[31m\0\nx"', { where: "c.json" });
   expect(errorText(quoted, false)).toBe('error: c.json: Unexpected token  in "\nx"');
