@@ -1,9 +1,11 @@
 import { Readable } from "node:stream";
 import { parse, type CsvError, type Info } from "csv-parse";
 import { messageOf, TurnqError } from "../domain/error.ts";
+import { CsvPlace } from "./csv-place.ts";
 import { LINE_MAX_BYTES } from "./lines.ts";
+import type { Mapping } from "./mapping.ts";
 
-/** A row of CSV as an object by its header, or why it cannot be read. `number` is the line that it ends on. */
+/** A row of CSV as an object by its header, with the line that it ends on; or why it cannot be read, with the line that it starts on. */
 export type CsvEntry =
   | { readonly number: number; readonly value: Readonly<Record<string, unknown>>; readonly problem?: undefined }
   | { readonly number: number; readonly problem: string };
@@ -11,39 +13,46 @@ export type CsvEntry =
 /** Columns that are texts of a turn as they are. */
 const TEXTS: ReadonlySet<string> = new Set(["id", "agent", "input", "session", "lane", "target"]);
 
+/** A row as the parser gives it, and the line that it ends on. */
+interface Row {
+  readonly record: Readonly<Record<string, string>>;
+  readonly line: number;
+}
+
 /**
- * The rows of CSV with a header row, in UTF-8, with or without a byte order mark. `flat`: the columns are to be mapped,
- * so that they stay as they are. Else `metadata` is a cell of JSON, and a column that is no text of a turn belongs to the
- * metadata. An empty cell is no value. Holds one row in memory.
+ * The rows of CSV with a header row, in UTF-8, with or without a byte order mark. With a `map` the columns stay as they
+ * are. Else `metadata` is a cell of JSON, and a column that is no text of a turn belongs to the metadata. An empty cell
+ * is no value, but for the input's: that is an input, an empty one. Holds one row in memory.
  */
 export async function* csvEntries(
   source: AsyncIterable<Uint8Array>,
-  flat: boolean,
+  map?: Mapping,
 ): AsyncGenerator<CsvEntry, void, undefined> {
   const bad: CsvEntry[] = [];
-  const read = { line: 0, badLine: 0, tooLong: false };
+  const place = new CsvPlace();
+  const read = { badLine: 0, tooLong: false };
   const text = Readable.from(utf8Text(source, read));
   const rows = text.pipe(
     parse({
       bom: true,
-      columns: (names: readonly string[]) => {
-        read.line = names.join("").split("\n").length;
-        return headerOf(names);
-      },
+      columns: headerOf,
       info: true,
       skip_empty_lines: true,
       skip_records_with_error: true,
       max_record_size: LINE_MAX_BYTES,
-      on_record: (row: { readonly info: Info }) => {
-        read.line = row.info.lines;
-        return row;
+      cast: (cell, context) => {
+        place.cellEnded(cell, context);
+        return cell;
       },
+      on_record: ({ record }: { readonly record: Record<string, string>; readonly info: Info }): Row => ({
+        record,
+        line: place.endLine,
+      }),
       on_skip: (error: CsvError | undefined) => {
         // The parser tells of a row for each fault in it; after one that is too long it has lost its place.
-        const line = Number(error?.lines ?? read.line + 1);
-        if (!read.tooLong && line !== read.badLine) bad.push(badRow(error, read.line + 1));
+        const line = place.startLine(error);
+        if (!read.tooLong && line !== read.badLine) bad.push({ number: line, problem: rowProblem(error) });
         read.badLine = line;
-        read.line = Math.max(read.line, line);
         read.tooLong ||= error?.code === "CSV_MAX_RECORD_SIZE";
         return undefined;
       },
@@ -52,9 +61,9 @@ export async function* csvEntries(
   // A pipe hands on what was read, and not what went wrong.
   text.once("error", (error) => rows.destroy(error));
   try {
-    for await (const { record, info } of rows as AsyncIterable<{ record: Record<string, string>; info: Info }>) {
+    for await (const { record, line } of rows as AsyncIterable<Row>) {
       yield* bad.splice(0);
-      yield rowEntry(record, info.lines, flat);
+      yield rowEntry(record, line, map);
     }
   } catch (error) {
     if (!(error instanceof BadText) && !(error instanceof TurnqError)) throw error;
@@ -68,18 +77,28 @@ export async function* csvEntries(
 
 class BadText extends Error {}
 
-const TOO_LONG = "the row is longer than 8 MB (is a quote of it never closed?); nothing after it was read";
-
-/** `startsOn` is the line on which the row starts, or an earlier one where blank lines are before it. */
-function badRow(error: CsvError | undefined, startsOn: number): CsvEntry {
-  switch (error?.code) {
+/** The parser's own words name a line too, which is another one where cells have line ends in them. */
+function rowProblem(error: CsvError | undefined): string {
+  const column = typeof error?.column === "string" ? `, field "${error.column}"` : "";
+  switch (error?.code as string | undefined) {
     case "CSV_MAX_RECORD_SIZE":
-      return { number: startsOn, problem: TOO_LONG };
+      return "the row is longer than 8 MB (is a quote of it never closed?); nothing after it was read";
     case "CSV_QUOTE_NOT_CLOSED":
-      return { number: startsOn, problem: "the row has a quote that is never closed" };
+      return "the row has a quote that is never closed";
+    case "INVALID_OPENING_QUOTE":
+      return `the row has a quote inside a cell that does not begin with one${column}; quote the whole cell and double the quotes in it`;
+    case "CSV_INVALID_CLOSING_QUOTE":
+      return `the row has a quoted cell that goes on behind its closing quote${column}; double the quotes inside it`;
+    case "CSV_RECORD_INCONSISTENT_COLUMNS":
+      return `the row has ${cells(error?.["record"])}, and the header ${cells(error?.["columns"])}`;
     default:
-      return { number: Number(error?.lines ?? startsOn), problem: messageOf(error?.message ?? "cannot be read") };
+      return messageOf(error?.message ?? "cannot be read");
   }
+}
+
+function cells(row: unknown): string {
+  const count = Array.isArray(row) ? row.length : 0;
+  return `${count} ${count === 1 ? "cell" : "cells"}`;
 }
 
 async function* utf8Text(
@@ -109,9 +128,10 @@ function headerOf(names: readonly string[]): string[] {
   return clean;
 }
 
-function rowEntry(record: Readonly<Record<string, string>>, number: number, flat: boolean): CsvEntry {
-  const cells = Object.entries(record).filter(([, cell]) => cell !== "");
-  if (flat) return { number, value: Object.fromEntries(cells) };
+function rowEntry(record: Row["record"], number: number, map: Mapping | undefined): CsvEntry {
+  const input = map?.get("input") ?? "input";
+  const cells = Object.entries(record).filter(([name, cell]) => cell !== "" || name === input);
+  if (map !== undefined) return { number, value: Object.fromEntries(cells) };
   const value: Record<string, unknown> = {};
   let metadata: Record<string, unknown> = {};
   for (const [name, cell] of cells) {

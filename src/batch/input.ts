@@ -119,7 +119,7 @@ async function* entriesOf(
   { format, map }: CellOptions,
 ): AsyncGenerator<Entry, void, undefined> {
   if (format === "csv") {
-    yield* csvEntries(source, map !== undefined);
+    yield* csvEntries(source, map);
     return;
   }
   for await (const line of readLines(source)) yield line.problem === undefined ? parseLine(line) : line;
