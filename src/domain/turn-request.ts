@@ -3,11 +3,17 @@ import { Check } from "./check.ts";
 import { Id, Name } from "./id.ts";
 import { JsonObject } from "./json.ts";
 import { Limits, LimitsInput, Retry, RetryInput } from "./limits.ts";
-import { Part } from "./message.ts";
+import { Part, textOf } from "./message.ts";
 
 /** The input of a turn: text, or parts of a message. */
-export const Input = z.union([z.string(), z.array(Part).min(1)]);
+export const Input = z.union([z.string(), z.array(Part)]);
 export type Input = z.infer<typeof Input>;
+
+/** True for an input that asks nothing: a blank text, no part at all, or blank text in every part. A part of another type is content, whatever is in it. */
+function isEmptyInput(input: Input): boolean {
+  if (typeof input !== "string" && input.some((part) => part.type !== "text")) return false;
+  return textOf(input).trim() === "";
+}
 
 /** Where a turn stands in its batch: sample × agent × epoch is a cell. */
 export const Cell = z.strictObject({ id: Id, sample: Id, epoch: z.number().int().min(1) });
@@ -35,7 +41,8 @@ export const REQUEST_MAX_BYTES = 8 * 1024 * 1024;
 export const TurnRequest = z.strictObject({
   id: Id.optional(),
   agent: Name,
-  input: Input,
+  /** Not an empty one. */
+  input: Input.refine((input) => !isEmptyInput(input), "is empty"),
   session: Id.optional(),
   lane: Name.optional(),
   /** As in BullMQ: turns without one (0) go first, then 1, 2, 3 … */
@@ -60,6 +67,8 @@ export const StoredRequest = z.object({
   ...TurnRequest.shape,
   v: z.literal(1),
   id: Id,
+  // What is stored is run and tried again as it is.
+  input: Input,
   lane: Name,
   limits: Limits,
   retry: Retry,

@@ -95,6 +95,7 @@ const REFUSED: readonly (readonly [string, object, string])[] = [
   ["a number as id", { id: 123 }, "invalid_request"],
   ["an id with a space", { id: "a b" }, "invalid_request"],
   ["an id of 20 kB", { id: "x".repeat(20_000) }, "invalid_request"],
+  ["an empty input (U08)", { input: " " }, "invalid_request"],
   ["an unknown key", { inptu: "x" }, "invalid_request"],
   ["NaN in options", { options: { a: Number.NaN } }, "invalid_request"],
   ["a Date in metadata", { metadata: { at: new Date(0) } }, "invalid_request"],

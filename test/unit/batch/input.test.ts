@@ -149,12 +149,41 @@ describe("ids", () => {
   });
 });
 
+describe("U08: an empty input is refused by one rule, wherever it comes from", () => {
+  const EMPTY: readonly (readonly [string, string, Partial<CellOptions>, string])[] = [
+    ["JSONL", '{"input":""}', {}, "field input: is empty"],
+    ["JSONL, blank", '{"input":" \\n\\u00a0"}', {}, "field input: is empty"],
+    ["JSONL, no part", '{"input":[]}', {}, "field input: is empty"],
+    ["JSONL, blank parts", '{"input":[{"type":"text","text":" "}]}', {}, "field input: is empty"],
+    ["JSONL, mapped", '{"q":""}', { map: parseMapping("input=q") }, "field input (from q): is empty"],
+    ["CSV", "id,input\n1,\n", { format: "csv" }, "field input: is empty"],
+    ["CSV, blank", 'id,input\n1,"  "\n', { format: "csv" }, "field input: is empty"],
+    ["CSV, mapped", "id,q\n1,\n", { format: "csv", map: parseMapping("input=q") }, "field input (from q): is empty"],
+    ["CSV, by its name", "input,x\n,1\n", { format: "csv", map: parseMapping("target=x") }, "field input: is empty"],
+  ];
+  test.each(EMPTY)("%s", async (_name, content, changes, problem) => {
+    const line = changes.format === "csv" ? 2 : 1;
+    expect(await problems(content, changes)).toEqual([`line ${line}, ${problem}`]);
+  });
+
+  test("objects of a program", async () => {
+    await expect(collect(requestsOfObjects([{ input: "x" }, { input: "" }], options()))).rejects.toMatchObject({
+      code: "invalid_input",
+      message: expect.stringContaining("item 2, field input: is empty") as string,
+    });
+  });
+
+  test("a part that is no text is content, whatever is in it", async () => {
+    expect(await problems('{"input":[{"type":"text","text":""},{"type":"image","data":""}]}')).toEqual([]);
+  });
+});
+
 describe("problems are told in plain words, with line and field", () => {
   test.each([
     ['{"inptu":"x"}', ["line 1, field input: is missing", 'line 1: unknown key "inptu" (did you mean "input"?)']],
     ['{"input":"x","zzzzzz":1}', ['line 1: unknown key "zzzzzz"']],
     ['{"input":5}', ["line 1, field input: must be text or a list"]],
-    ['{"input":[]}', ["line 1, field input: must have at least 1 entry"]],
+    ['{"input":[]}', ["line 1, field input: is empty"]],
     ['{"input":[{"type":"text"}]}', [expect.stringContaining("line 1, field input[0]")]],
     ['{"input":"x","limits":{"timeoutMs":0}}', ["line 1, field limits.timeoutMs: must be at least 1"]],
     ['{"input":"x","limits":{"timeoutMs":1.5}}', ["line 1, field limits.timeoutMs: must be a whole number"]],

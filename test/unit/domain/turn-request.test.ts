@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { Id, Name } from "../../../src/domain/id.ts";
+import { resolveLimits, resolveRetry } from "../../../src/domain/limits.ts";
 import { REQUEST_KEYS, StoredRequest, TurnRequest } from "../../../src/domain/turn-request.ts";
 
 const request = { agent: "echo", input: "hello" };
@@ -54,6 +55,14 @@ describe("TurnRequest", () => {
     expect(TurnRequest.safeParse({ input: "x" } satisfies TurnRequest).success).toBe(false);
   });
 
+  test("U08: a stored one with an empty input is still read", () => {
+    const rules = { v: 1, id: "a", lane: "a", limits: resolveLimits(), retry: resolveRetry() };
+    for (const input of ["", " ", [{ type: "text", text: "" }]]) {
+      expect(TurnRequest.safeParse({ agent: "echo", input }).error?.issues[0]?.message).toBe("is empty");
+      expect(StoredRequest.parse({ agent: "echo", input, ...rules }).input).toEqual(input);
+    }
+  });
+
   test("an unknown key is refused at every level", () => {
     for (const bad of [
       { inptu: 1 },
@@ -82,11 +91,15 @@ describe("TurnRequest", () => {
     const object = fc.dictionary(fc.oneof(fc.string(), fc.constant("__proto__")), fc.jsonValue({ maxDepth: 4 }));
     const data = fc.record({ metadata: object, options: object, labels: fc.constant({ team: "x" }) });
     fc.assert(
-      fc.property(data, fc.string({ unit: "grapheme" }), (fields, input) => {
-        const parsed = TurnRequest.parse(JSON.parse(JSON.stringify({ agent: "echo", input, ...fields })));
-        expect(TurnRequest.parse(JSON.parse(JSON.stringify(parsed)))).toEqual(parsed);
-        expect(JSON.stringify(parsed.metadata)).toBe(JSON.stringify(fields.metadata));
-      }),
+      fc.property(
+        data,
+        fc.string({ unit: "grapheme" }).map((text) => `a${text}`),
+        (fields, input) => {
+          const parsed = TurnRequest.parse(JSON.parse(JSON.stringify({ agent: "echo", input, ...fields })));
+          expect(TurnRequest.parse(JSON.parse(JSON.stringify(parsed)))).toEqual(parsed);
+          expect(JSON.stringify(parsed.metadata)).toBe(JSON.stringify(fields.metadata));
+        },
+      ),
     );
   });
 
