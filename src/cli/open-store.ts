@@ -124,6 +124,6 @@ export function commandLog(context: CommandContext): Log {
     level: settings.logLevel,
     pretty,
     colors: pretty && output.colors.isColorSupported,
-    write: (line) => output.note(line.trimEnd()),
+    write: (line) => (pretty ? output.note(line.trimEnd()) : output.log(line.trimEnd())),
   });
 }

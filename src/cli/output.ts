@@ -1,6 +1,7 @@
 import type { createLogUpdate } from "log-update";
 import pc from "picocolors";
 import { TurnqError, messageOf } from "../domain/error.ts";
+import { harmless, harmlessButColors } from "./harmless.ts";
 
 /** Where the command line writes: a process's stdout or stderr, or a test's stand-in. */
 export interface TextStream extends NodeJS.WritableStream {
@@ -11,8 +12,9 @@ export interface TextStream extends NodeJS.WritableStream {
 export type Colors = ReturnType<typeof pc.createColors>;
 
 /**
- * The one place that prints. Results go to stdout, all else to stderr. Whoever writes much awaits
- * each write, so that a slow reader slows the writer and nothing piles up in memory.
+ * The one place that prints. Results go to stdout, all else to stderr. What is for people cannot drive their terminal,
+ * whoever wrote what is quoted in it; what is for programs (`data`, `object`, `log`) stays as it is. Whoever writes much
+ * awaits each write, so that a slow reader slows the writer and nothing piles up in memory.
  */
 export class Output {
   readonly #stdout: TextStream;
@@ -53,19 +55,29 @@ export class Output {
     this.#live = create(this.#stderr, { showCursor: true });
   }
 
-  /** A line for stdout. Resolves when more may be written. Throws `file` when stdout cannot be written to. */
+  /** A line for people on stdout. Resolves when more may be written. Throws `file` when stdout cannot be written to. */
   async line(text: string): Promise<void> {
+    await this.data(this.#harmless(text));
+  }
+
+  /** A line for programs on stdout, as it is. Else like `line`. */
+  async data(text: string): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
     await this.#write(this.#stdout, `${text}\n`);
   }
 
   /** One object as a line of JSON for stdout. */
   async object(value: object): Promise<void> {
-    await this.line(JSON.stringify(value));
+    await this.data(JSON.stringify(value));
   }
 
-  /** A line for stderr, above what is shown in place. */
+  /** A line for people on stderr, above what is shown in place. */
   note(text: string): void {
+    this.log(this.#harmless(text));
+  }
+
+  /** A line for programs on stderr, as it is. */
+  log(text: string): void {
     const shown = this.#liveText;
     this.live("");
     void this.#write(this.#stderr, `${text}\n`);
@@ -75,10 +87,15 @@ export class Output {
   /** Text in place of the text before, at the end of the terminal; "" takes it away. Does nothing elsewhere, and before `prepareLive`. */
   live(text: string): void {
     const live = this.#live;
-    if (live === undefined || text === this.#liveText) return;
-    this.#liveText = text;
-    if (text === "") live.clear();
-    else live(text);
+    const shown = this.#harmless(text);
+    if (live === undefined || shown === this.#liveText) return;
+    this.#liveText = shown;
+    if (shown === "") live.clear();
+    else live(shown);
+  }
+
+  #harmless(text: string): string {
+    return this.colors.isColorSupported ? harmlessButColors(text) : harmless(text);
   }
 
   /** Resolves when every byte has been taken over by the system, or nobody reads any more. */

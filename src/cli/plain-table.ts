@@ -1,4 +1,5 @@
 import Table from "cli-table3";
+import { harmlessButColors } from "./harmless.ts";
 import type { Colors } from "./output.ts";
 
 const SIDES = ["top", "top-mid", "top-left", "top-right", "bottom", "bottom-mid", "bottom-left", "bottom-right"];
@@ -20,7 +21,8 @@ export function plainTable(
   });
   table.push(
     head.map((title) => colors.bold(title)),
-    ...rows.map((row) => [...row]),
+    // Before the columns are measured: what is shown as a code is as wide as it.
+    ...rows.map((row) => row.map(harmlessButColors)),
   );
   return table.toString().replaceAll(/[ \t]+$/gm, "");
 }

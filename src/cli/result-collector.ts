@@ -86,8 +86,8 @@ export interface ResultSink {
 /** Lines on stdout. */
 export async function stdoutSink(output: Output, format: ResultFormat = "jsonl"): Promise<ResultSink> {
   const head = headText(format);
-  if (head !== undefined) await output.line(head);
-  return { put: (line) => output.line(lineText(line, format)), close: () => Promise.resolve() };
+  if (head !== undefined) await output.data(head);
+  return { put: (line) => output.data(lineText(line, format)), close: () => Promise.resolve() };
 }
 
 /** Lines in a file, which first gets `settled`. Throws `file`. */

@@ -17,6 +17,6 @@ test("an error is its message; the stack only for debugging; a password never, n
   expect(errorText(error, false)).toBe("error: a.jsonl: cannot be read of redis://me:***@host/1. Look.");
   expect(errorText(error, true)).toContain("failure-text.test.ts");
   const quoted = new TurnqError("config", 'Unexpected token \0 in "\u001b[31m\0\nx"', { where: "c.json" });
-  expect(errorText(quoted, false)).toBe('error: c.json: Unexpected token  in "\nx"');
+  expect(errorText(quoted, false)).toBe('error: c.json: Unexpected token <U+0000> in "<U+0000>\nx"');
   expect(errorText(null, false)).toBe("error: null was thrown");
 });
