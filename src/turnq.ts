@@ -137,10 +137,11 @@ export class Turnq {
   agentDirectory(asked: readonly string[] = [], options: { readonly runsHere?: boolean } = {}): AgentDirectory {
     const { directory } = this.#parts;
     const known = directory.names();
+    const fault = (agent: string): string | undefined => directory.fault(agent, options);
     return {
       names: () => (known.length === 0 ? [...asked] : known),
-      problem: (agent, request) =>
-        directory.problem(agent, request) ?? (options.runsHere === true ? directory.find(agent)?.lacking : undefined),
+      fault,
+      problem: (agent, request) => (fault(agent) === undefined ? directory.problem(agent, request) : undefined),
       lane: (agent, request) => request.lane ?? directory.find(agent)?.lane ?? agent,
     };
   }

@@ -19,6 +19,8 @@ export interface AgentDirectory {
   names(): readonly string[];
   /** Why this agent cannot do this request (a limit that it cannot enforce, say); undefined when it can. */
   problem(agent: string, request: TurnRequest): string | undefined;
+  /** Why this agent can do no request at all (its key is not there, say), which is no line's fault. */
+  fault?(agent: string): string | undefined;
   /** The lane that the request would go to. With it a session on two lanes is found before anything is stored. */
   lane?(agent: string, request: TurnRequest): string;
 }
@@ -73,6 +75,22 @@ export function checkCellOptions(options: CellOptions): void {
       throw new TurnqError("invalid_request", `the agent "${agent}" is named twice`, { where: "agents" });
     }
   }
+  refuseFaulty(options.agents, options.directory);
+}
+
+/** Throws `config` when any of these agents can do no request at all, naming each. */
+export function refuseFaulty(agents: Iterable<string>, directory: AgentDirectory): void {
+  const faults = [...agents].flatMap((agent) => {
+    const fault = directory.fault?.(agent);
+    return fault === undefined ? [] : [{ agent, fault }];
+  });
+  const [first] = faults;
+  if (first === undefined) return;
+  const more = faults.slice(1).map(({ agent, fault }) => `; agent ${agent}: ${fault}`);
+  throw new TurnqError("config", `${first.fault}${more.join("")}.`, {
+    where: `agent ${first.agent}`,
+    hint: "Correct that, or name other agents.",
+  });
 }
 
 function wholeNumber(where: string, value: number): void {

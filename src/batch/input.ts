@@ -3,7 +3,7 @@ import { Id } from "../domain/id.ts";
 import { cutText } from "../domain/text.ts";
 import type { TurnRequest } from "../domain/turn-request.ts";
 import type { CellOptions, CellRequest, Sample } from "./cells.ts";
-import { cellsOf, checkCellOptions, readSample } from "./cells.ts";
+import { cellsOf, checkCellOptions, readSample, refuseFaulty } from "./cells.ts";
 import { csvEntries } from "./csv-entries.ts";
 import { parseExactly } from "./exact-json.ts";
 import { readLines } from "./lines.ts";
@@ -21,6 +21,9 @@ export interface InputReport {
   readonly lines: number;
   readonly samples: number;
   readonly turns: number;
+  /** The agents of the turns, and the lanes that they would go to, as far as those are known. */
+  readonly agents: ReadonlySet<string>;
+  readonly lanes: ReadonlySet<string>;
   /** Lines with a problem. */
   readonly bad: number;
   /** All that is wrong with the first {@link BAD_LINES_SHOWN} of them. */
@@ -38,6 +41,7 @@ export const BAD_LINES_SHOWN = 100;
 export async function checkInput(open: OpenInput, options: CellOptions): Promise<InputReport> {
   checkCellOptions(options);
   const problems: LineProblem[] = [];
+  const [agents, lanes] = [new Set<string>(), new Set<string>()];
   let [lines, samples, turns, bad] = [0, 0, 0, 0];
   for await (const item of samplesOf(entriesOf(open(), options), options, "line")) {
     lines = item.line;
@@ -48,10 +52,14 @@ export async function checkInput(open: OpenInput, options: CellOptions): Promise
     } else if (item.requests.length > 0) {
       samples += 1;
       turns += item.requests.length * options.epochs;
+      for (const request of item.requests) {
+        agents.add(request.agent);
+        lanes.add(options.directory.lane?.(request.agent, request) ?? request.lane ?? request.agent);
+      }
     }
   }
   if (bad === 0 && turns === 0) throw noTurns(options);
-  return { lines, samples, turns, bad, problems };
+  return { lines, samples, turns, agents, lanes, bad, problems };
 }
 
 function noTurns(options: CellOptions): TurnqError {
@@ -93,8 +101,10 @@ async function* cellsOrThrow(
   unit: Unit,
 ): AsyncGenerator<CellRequest, void, undefined> {
   for await (const item of items) {
-    if (item.problems === undefined) yield* cellsOf(item.id, item.requests, options);
-    else {
+    if (item.problems === undefined) {
+      refuseFaulty(new Set(item.requests.map(({ agent }) => agent)), options.directory);
+      yield* cellsOf(item.id, item.requests, options);
+    } else {
       const texts = item.problems.map((problem) => problemText({ line: item.line, ...problem }, unit));
       throw new TurnqError("invalid_input", texts.join("; "), { details: { line: item.line } });
     }

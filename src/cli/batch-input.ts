@@ -1,7 +1,7 @@
 import { addAbortSignal, Readable } from "node:stream";
 import { join } from "node:path";
 import { checkInput, problemLines, requestsOf, type InputReport, type OpenInput } from "../batch/input.ts";
-import type { CellOptions, CellRequest, InputFormat } from "../batch/cells.ts";
+import { refuseFaulty, type CellOptions, type CellRequest, type InputFormat } from "../batch/cells.ts";
 import type { Mapping } from "../batch/mapping.ts";
 import { openInput, type ReadableInput } from "../batch/spool.ts";
 import type { CheckType } from "../domain/check.ts";
@@ -83,7 +83,7 @@ function onlyAgent({ config }: OpenStore): readonly string[] {
 
 /**
  * Checks every line, and that no turn of them is stored with other content; stores nothing. Throws
- * `no_turns`, `unknown_agent`, `batch_conflict`; `invalid_input` with all the lines that are wrong.
+ * `no_turns`, `unknown_agent`, `config`, `batch_conflict`; `invalid_input` with all the lines that are wrong.
  */
 export async function checkTurns(
   turnq: Turnq,
@@ -95,6 +95,8 @@ export async function checkTurns(
   await turnq.learnAgents(cells.agents.length === 0 ? undefined : cells.agents);
   const report = await checkInput(input.open, cells);
   if (report.problems.length > 0) throw badLines(report, cells);
+  // Those that lines name; --agent was looked at before any line was.
+  refuseFaulty(report.agents, cells.directory);
   if (await turnq.batch(cells.batch).exists()) await checkConflicts(turnq, input, cells, signal);
   if (await input.changed()) throw changedInput("Nothing was stored. Try again when nobody writes to it.");
   return report;

@@ -20,10 +20,17 @@ export function shortNumber(number: number): string {
   return `${(number / 1_000_000).toFixed(1)}M`;
 }
 
-/** US dollars: four digits behind the point, two from a dollar on. */
-export function dollars(costUsd: number): string {
-  return `$${costUsd.toFixed(costUsd < 1 ? 4 : 2)}`;
+/** US dollars: four digits behind the point, two from a dollar on; what is less than they can say by its first two. */
+export function dollars(costUsd: number, digits = costUsd < 1 ? 4 : 2): string {
+  const text = costUsd.toFixed(digits);
+  if (costUsd === 0 || Number(text) !== 0) return `$${text}`;
+  // Money is never rounded to nothing.
+  const short = Number(costUsd.toPrecision(2));
+  return `$${short < LEAST_WITH_DIGITS ? short : short.toFixed(20).replace(/0+$/, "")}`;
 }
+
+/** Below it zeros are hard to count, in US dollars: it is written as 2e-13. */
+const LEAST_WITH_DIGITS = 1e-12;
 
 /** A share as percent. */
 export function percent(share: number): string {
@@ -70,7 +77,7 @@ export function usageDetails(usage: Usage): string {
     ["tool calls", usage.toolCalls === 0 ? undefined : usage.toolCalls],
   ];
   const parts = amounts.flatMap(([name, amount]) => (amount === undefined ? [] : [`${amount} ${name}`]));
-  if (usage.costUsd !== undefined) parts.push(`$${usage.costUsd.toFixed(6)}`);
+  if (usage.costUsd !== undefined) parts.push(dollars(usage.costUsd, 6));
   if (parts.length === 0) parts.push("none");
   const floor =
     usage.known === "reported"

@@ -33,13 +33,9 @@ function row(name: string, agent: AgentSummary, colors: Colors): string[] {
   ];
 }
 
-function wastedText({ usage, wastedUsage }: AgentSummary): string {
+function wastedText({ wastedUsage }: AgentSummary): string {
   if (wastedUsage.known === "reported" && totalTokens(wastedUsage) === undefined) return "none";
-  const { costUsd = wastedUsage.known === "reported" ? undefined : 0 } = wastedUsage;
-  // Of an agent with a price, what nobody knows the cost of is at least nothing.
-  return usage.costUsd === undefined || costUsd === undefined
-    ? tokensText(wastedUsage)
-    : costText({ ...wastedUsage, costUsd });
+  return wastedUsage.costUsd === undefined ? tokensText(wastedUsage) : costText(wastedUsage);
 }
 
 /** `48/60 80 % [68, 88]`, or `not measured`. */

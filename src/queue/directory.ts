@@ -97,6 +97,12 @@ export class Directory {
     return this.#own.get(name) ?? this.#published.get(name);
   }
 
+  /** Why this agent can take no request at all here, as a part of a sentence; with `runsHere` also what it lacks to run in this process. */
+  fault(name: string, { runsHere = false }: { readonly runsHere?: boolean | undefined } = {}): string | undefined {
+    const agent = this.find(name);
+    return agent?.problem ?? (runsHere ? agent?.lacking : undefined);
+  }
+
   /** Why this agent cannot take this request, as a sentence; undefined when it can. Where no agent is known at all, nothing is refused. */
   problem(name: string, request: Pick<TurnRequest, "limits">): string | undefined {
     const agent = this.find(name);

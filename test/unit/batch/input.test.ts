@@ -35,6 +35,8 @@ describe("lines become turns", () => {
       lines: 3,
       samples: 2,
       turns: 8,
+      agents: new Set(["echo", "noop"]),
+      lanes: new Set(["echo", "noop"]),
       problems: [],
       bad: 0,
     });

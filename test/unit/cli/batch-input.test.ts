@@ -71,6 +71,40 @@ test("a conflict is found wherever it stands, before anything is stored", async 
   expect(compared).toEqual([100, 100, 50]);
 });
 
+describe("U15: an agent that can do no turn at all is no line's fault", () => {
+  const { signal } = new AbortController();
+  const fault = (agent: string): string | undefined => (agent === "b" ? undefined : `${agent} has no key`);
+  const directory = { names: () => ["a", "b", "c"], problem: () => undefined, fault };
+
+  test("U15: named by --agent, it is told before a line is read, with every other one", async () => {
+    const unread = { ...input, open: () => expect.fail("it was read") };
+    await expect(
+      checkTurns(storeOf().turnq, unread, { ...cells, agents: ["a", "b", "c"], directory }, signal),
+    ).rejects.toMatchObject({
+      code: "config",
+      message: "agent a: a has no key; agent c: c has no key. Correct that, or name other agents.",
+    });
+  });
+
+  test("U15: named by lines, it is told once, and bad lines come first", async () => {
+    const lines = ['{"input": "1", "agent": "a"}', '{"input": "2", "agent": "a"}', '{"input": "3"}'];
+    const open = (more: string[]) =>
+      async function* () {
+        yield Buffer.from([...lines, ...more].join("\n"));
+      };
+    const check = (...more: string[]) =>
+      checkTurns(storeOf().turnq, { ...input, open: open(more) }, { ...cells, agents: ["b"], directory }, signal);
+    await expect(check()).rejects.toMatchObject({
+      code: "config",
+      message: expect.stringMatching(/^agent a: a has no key\./),
+    });
+    await expect(check("{")).rejects.toMatchObject({
+      code: "invalid_input",
+      message: expect.not.stringContaining("key"),
+    });
+  });
+});
+
 describe("an input that somebody writes to while it is read is an error of its own", () => {
   const { signal } = new AbortController();
 

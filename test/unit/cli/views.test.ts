@@ -1,4 +1,5 @@
 import { stripVTControlCharacters } from "node:util";
+import fc from "fast-check";
 import pc from "picocolors";
 import { expect, test } from "vitest";
 import type { ResultLine } from "../../../src/batch/result-line.ts";
@@ -6,8 +7,9 @@ import type { TurnRecord } from "../../../src/domain/turn-record.ts";
 import { addUsage, type Usage } from "../../../src/domain/usage.ts";
 import { ResultCollector } from "../../../src/cli/result-collector.ts";
 import { harmless } from "../../../src/cli/harmless.ts";
-import { duration, percent, shortNumber, usageDetails, usageText } from "../../../src/cli/quantity-text.ts";
+import { dollars, duration, percent, shortNumber, usageDetails, usageText } from "../../../src/cli/quantity-text.ts";
 import { failureLines, summaryLine, summaryTable } from "../../../src/cli/summary-view.ts";
+import { plainTable } from "../../../src/cli/plain-table.ts";
 import { lateUsageOf, turnText, type TurnStory } from "../../../src/cli/turn-view.ts";
 import { checkNode } from "../../../src/cli/commands/doctor.ts";
 import { storedRequest } from "../../agents.ts";
@@ -55,11 +57,12 @@ const ANSWERED = {
 } as const;
 
 test.each([
-  ["partial, its cost unknown", { known: "partial" }, "≥ $0.0000"],
-  ["unknown", { known: "unknown" }, "≥ $0.0000"],
+  ["partial, its cost unknown", { known: "partial" }, "≥ 12"],
+  ["unknown", { known: "unknown" }, "unknown"],
   ["reported with its cost", { known: "reported", costUsd: 0.01 }, "$0.0100"],
+  ["a very small cost", { known: "reported", costUsd: 0.000004 }, "$0.000004"],
   ["reported without a cost", { known: "reported" }, "12"],
-] as const)("wasted of an agent with a price: %s", (_, spent, cell) => {
+] as const)("U15: what an agent with a price wasted is never rounded to nothing: %s", (_, spent, cell) => {
   const collector = new ResultCollector("b");
   const wasted = spent.known === "unknown" ? { modelCalls: 0, toolCalls: 0 } : USAGE;
   const [crashed, answered] = [
@@ -142,6 +145,24 @@ test("amounts in words: what nobody reported is unknown, a part of it a floor", 
   expect([0, 999, 12_345, 123_456, 7_654_321].map(shortNumber)).toEqual(["0", "999", "12.3k", "123k", "7.7M"]);
   expect([0, 450, 1500, 61_000].map(duration)).toEqual(["0 ms", "450 ms", "1.5s", "1m 1s"]);
   expect([0, 0.015, 0.5, 1].map(percent)).toEqual(["0 %", "1.5 %", "50 %", "100 %"]);
+});
+
+test("U15: money is never rounded to nothing", () => {
+  expect([0, 0.5, 1, 12.345, 0.0001, 0.00004, 0.0000123].map((cost) => dollars(cost))).toEqual([
+    "$0.0000",
+    "$0.5000",
+    "$1.00",
+    "$12.35",
+    "$0.0001",
+    "$0.00004",
+    "$0.000012",
+  ]);
+  expect(usageDetails({ ...USAGE, costUsd: 0.000_000_12 })).toContain("$0.00000012");
+  fc.assert(
+    fc.property(fc.double({ min: Number.MIN_VALUE, max: 10, noNaN: true }), (cost) => {
+      expect(dollars(cost)).toMatch(/[1-9]/);
+    }),
+  );
 });
 
 function story(output: string): TurnStory {
@@ -236,6 +257,13 @@ test("a turn that was retried: what was before, and what became known after the 
   expect(text).toContain("generation 2 of 2");
   expect(text).toContain("earlier  --generation N shows one\n  generation 1  failed (crashed): boom bang\n");
   expect(text).toContain("  known after the Result: 7 input tokens\n");
+});
+
+test("U09: characters that turn a line around are shown as their code, as other control characters are", () => {
+  expect(harmless("a\u202Eb\u2066c\u061Cd\u200Fe\u0007f\r\ng")).toBe(
+    "a<U+202E>b<U+2066>c<U+061C>d<U+200F>e<U+0007>f\ng",
+  );
+  expect(plainTable(["a", "b"], [["x\u202Ey", "1"]], PLAIN)).toBe("a           b\nx<U+202E>y  1");
 });
 
 test("text of agents cannot drive the terminal", () => {
