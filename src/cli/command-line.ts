@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { CommanderError } from "commander";
 import { isTurnqError } from "../domain/error.ts";
+import { askTerminal } from "./ask.ts";
 import type { CommandContext } from "./context.ts";
 import { errorText, EXIT, exitCodeOf } from "./failure-text.ts";
 import { Interruption, type SignalSource } from "./interruption.ts";
@@ -54,11 +55,28 @@ async function codeOf(
     const [{ settingsOf }] = await Promise.all([import("../config.ts"), output.prepareLive()]);
     const settings = settingsOf(env);
     const lines = new CommandLines(settings.startedByNpm ? "npx turnq" : "turnq");
-    const context: CommandContext = { output, settings, env, cwd, stdin, argv, lines, interruptible, now: Date.now };
+    const ask = atTerminal(own) ? (question: string) => askTerminal(stdin, own.stderr, question) : undefined;
+    const context: CommandContext = {
+      output,
+      settings,
+      env,
+      cwd,
+      stdin,
+      argv,
+      lines,
+      interruptible,
+      ask,
+      now: Date.now,
+    };
     return await chosen(context);
   } catch (error) {
     return await told(error, own, output, interrupted());
   }
+}
+
+/** Whether somebody reads a question and can answer it, wherever the results go. */
+function atTerminal({ stdin, stderr }: CommandProcess): boolean {
+  return stdin.isTTY === true && stderr.isTTY === true;
 }
 
 async function told(error: unknown, own: CommandProcess, output: Output, interrupted: boolean): Promise<number> {

@@ -18,5 +18,7 @@ export interface CommandContext {
   readonly lines: CommandLines;
   /** Listens to signals from now on; a command calls it once, when it can be interrupted in order. */
   readonly interruptible: () => Interruption;
+  /** Asks whoever sits at the terminal, and answers whether the answer was yes; undefined where nobody does. */
+  readonly ask?: ((question: string) => Promise<boolean>) | undefined;
   readonly now: () => number;
 }

@@ -128,6 +128,7 @@ export const OPTIONS = {
       "how simulated agents behave: accuracy=0.9,seed=3,latency=5..20,rate=20/s and faults 429=0.05,cut=0.02",
     ).argParser(simulatedSettings),
   json: () => new Option("--json", "one JSON object per line on stdout, and nothing else"),
+  yes: () => new Option("--yes", "do it without asking"),
   quiet: () => new Option("--quiet", "no progress and no hints"),
 } as const;
 

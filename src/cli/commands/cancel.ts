@@ -11,11 +11,15 @@ import { counted } from "../quantity-text.ts";
 
 interface CancelCommandOptions {
   readonly reason?: string | undefined;
+  readonly yes?: boolean | undefined;
   readonly lane?: string | undefined;
   readonly config?: string | undefined;
   readonly json?: boolean | undefined;
   readonly quiet?: boolean | undefined;
 }
+
+/** More turns than this are not ended by a slip of the pen: a terminal is asked. */
+const ASKED_OVER = 100;
 
 /** Adds `turnq cancel`. */
 export function addCancel(program: Command, act: (id: string, options: CancelCommandOptions) => Promise<void>): void {
@@ -26,6 +30,7 @@ export function addCancel(program: Command, act: (id: string, options: CancelCom
     )
     .argument("<turn|batch>", "the id")
     .addOption(new Option("--reason <text>", "what the Results say"))
+    .addOption(OPTIONS.yes())
     .addOption(OPTIONS.lane("the lane of the turn"))
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.json())
@@ -73,13 +78,19 @@ async function cancelOne(
 }
 
 async function cancelBatch(
-  { output, lines }: CommandContext,
+  { output, lines, ask }: CommandContext,
   batch: Batch,
   options: CancelCommandOptions,
 ): Promise<number> {
   const { turns, states } = await batch.progress();
-  if (options.quiet !== true)
-    output.note(`batch ${batch.id}: ${turns - states.settled} of ${counted(turns, "turn")} are not settled`);
+  const open = turns - states.settled;
+  if (options.quiet !== true) output.note(`batch ${batch.id}: ${open} of ${counted(turns, "turn")} are not settled`);
+  if (open > ASKED_OVER && options.yes !== true && ask !== undefined) {
+    if (!(await ask(`Cancel ${open} turns of batch ${batch.id}?`))) {
+      output.note("nothing was cancelled");
+      return EXIT.cancelled;
+    }
+  }
   let done: CancelProgress = { turns: 0, settled: 0, requested: 0, already: 0 };
   for await (done of batch.cancel({ reason: options.reason, by: "turnq cancel" }))
     output.live(`looked at ${done.turns} of ${counted(turns, "turn")}`);
