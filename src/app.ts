@@ -38,6 +38,8 @@ export interface NamedClass {
   readonly class: AgentClass<never>;
   readonly config?: unknown;
   readonly lane?: string | undefined;
+  /** Whether it is shown the turn's metadata; as the class's `wantsMetadata` says unless given. */
+  readonly metadata?: boolean | undefined;
 }
 /** Whatever can be given as an agent. */
 export type AgentLike = DefinedAgent | NamedClass | NamedEntry;
@@ -221,9 +223,10 @@ function specOfAny(agent: AgentLike, deps: SpecDeps): AgentSpec {
     throw new TurnqError("config", `${JSON.stringify(agent)} is no agent`, { where: "agents" });
   if (isDefinedAgent(agent)) return specOf(agent);
   if ("class" in agent) {
+    const { lane, metadata } = agent;
     if (!isAgentClass(agent.class))
       throw new TurnqError("config", "is no subclass of Agent", { where: `agent ${agent.name}` });
-    return agentClassSpec<unknown>(agent.name, agent.class, agent.config, { lane: agent.lane });
+    return agentClassSpec<unknown>(agent.name, agent.class, agent.config, { lane, metadata });
   }
   const { name, ...entry } = agent;
   return specOfEntry(name, checkEntry(name, entry), deps);

@@ -57,6 +57,7 @@ export interface AgentInit<Config = unknown> {
   readonly limits: Limits;
   /** The request's options: model, temperature … */
   readonly options: JsonObject;
+  /** The request's metadata; only for an agent that asks for it. */
   readonly metadata?: JsonObject | undefined;
   /** The same for every attempt of a generation. */
   readonly idempotencyKey: string;

@@ -28,6 +28,8 @@ export interface AgentSpec {
   readonly retry?: RetryInput | undefined;
   /** True when its class has `supportsCostLogTags`: only then is it given them. */
   readonly wantsCostLogTags?: boolean | undefined;
+  /** True when it asks to be shown the turn's metadata: only then is it. */
+  readonly wantsMetadata?: boolean | undefined;
   /** Finds out what is not known before its code is loaded; `abilities` and `problem` are right after it. Never rejects. */
   readonly learn?: (() => Promise<void>) | undefined;
   /** Loads what its attempts need; a worker calls it before it takes turns. `problem` is right after it. Never rejects. */

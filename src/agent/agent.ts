@@ -33,6 +33,8 @@ export abstract class Agent<Config = unknown> {
   static readonly supportsCooperativeStop: boolean = false;
   /** Its constructor takes `costLogTags`. */
   static readonly supportsCostLogTags: boolean = false;
+  /** It is shown the turn's metadata: `init.metadata`, and `turn.metadata` in {@link Agent.takeTurn}. */
+  static readonly wantsMetadata: boolean = false;
   /** It emits `call_start` before each model call. */
   static readonly announcesCalls: boolean = false;
   /** It reports `costUsd` with its usage: a limit on cost can hold. */
@@ -289,6 +291,7 @@ export abstract class Agent<Config = unknown> {
       iteration: this.#iteration,
       input,
       history: options.history ?? [],
+      metadata: this.init.metadata,
       collector,
       maxChars,
       clock,

@@ -255,10 +255,10 @@ class Attempt {
       iteration,
       limits: request.limits,
       options: request.options ?? {},
-      metadata: request.metadata,
       idempotencyKey: `${request.id}~${generation}`,
       mark,
       clock: this.#clock,
+      ...(spec.wantsMetadata === true && request.metadata !== undefined ? { metadata: request.metadata } : {}),
       ...(spec.wantsCostLogTags === true
         ? { costLogTags: { turn: request.id, attempt, batch: request.batch?.id, agent: spec.name } }
         : {}),

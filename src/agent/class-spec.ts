@@ -7,6 +7,8 @@ export interface SpecOptions {
   readonly lane?: string | undefined;
   readonly limits?: LimitsInput | undefined;
   readonly retry?: RetryInput | undefined;
+  /** True: it is shown the turn's metadata. For a class its own word counts unless this is given. */
+  readonly metadata?: boolean | undefined;
 }
 
 /** A concrete subclass of Agent. */
@@ -14,6 +16,7 @@ export interface AgentClass<Config = unknown> {
   new (init: AgentInit<Config>): Agent<Config>;
   readonly supportsCooperativeStop: boolean;
   readonly supportsCostLogTags: boolean;
+  readonly wantsMetadata: boolean;
   readonly announcesCalls: boolean;
   readonly knowsCost: boolean;
 }
@@ -46,6 +49,7 @@ export function agentClassSpec<Config>(
     limits: options.limits,
     retry: options.retry,
     wantsCostLogTags: agentClass.supportsCostLogTags,
+    wantsMetadata: options.metadata ?? agentClass.wantsMetadata,
     create: (init) => new agentClass({ ...init, name, config }),
   };
 }

@@ -23,6 +23,8 @@ export interface AgentCall {
   /** The conversation before this turn. */
   readonly history: readonly Message[];
   readonly options: JsonObject;
+  /** The request's metadata; only with `metadata: true` in {@link DefineOptions}, and where the request has some. */
+  readonly metadata?: JsonObject | undefined;
   /** The same for every attempt of a generation: for services that do a thing once per key. */
   readonly idempotencyKey: string;
   /** Aborted when the turn is killed: at its deadline, or some time after a cancel. */
@@ -67,6 +69,7 @@ export interface DefinedAgent {
   readonly lane: string | undefined;
   readonly limits: LimitsInput | undefined;
   readonly retry: RetryInput | undefined;
+  readonly metadata?: boolean | undefined;
 }
 
 /**
@@ -85,6 +88,7 @@ export function defineAgent(name: string, run: AgentFunction, options: DefineOpt
     lane: options.lane,
     limits: options.limits,
     retry: options.retry,
+    ...(options.metadata === true ? { metadata: true } : {}),
   });
 }
 
@@ -110,6 +114,7 @@ export function specOf(
     },
     limits: { ...agent.limits, ...options.limits },
     retry: { ...agent.retry, ...options.retry },
+    wantsMetadata: options.metadata ?? agent.metadata,
     create: (init) => new FunctionAgent({ ...init, name, config: agent }),
   };
 }
@@ -179,6 +184,7 @@ function callOf(init: AgentInit<DefinedAgent>, turn: AgentTurn, shouldStop: Agen
     text: textOf(turn.input),
     history: turn.history,
     options: init.options,
+    ...(turn.metadata === undefined ? {} : { metadata: turn.metadata }),
     idempotencyKey: init.idempotencyKey,
     // Made when it is asked for: most functions never do.
     get signal() {

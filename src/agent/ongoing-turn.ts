@@ -3,6 +3,7 @@ import { abortError } from "../domain/workflow-result.ts";
 import { isTurnqError } from "../domain/error.ts";
 import { NO_USAGE, UNKNOWN_USAGE, type Usage } from "../domain/usage.ts";
 import type { Failure } from "../domain/failure.ts";
+import type { JsonObject } from "../domain/json.ts";
 import type { Message } from "../domain/message.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
 import type { EventBody } from "../domain/turn-event.ts";
@@ -39,6 +40,8 @@ export interface AgentTurn {
   readonly input: Input;
   /** The conversation before this turn. */
   readonly history: readonly Message[];
+  /** The request's metadata, for an agent that asks for it. */
+  readonly metadata?: JsonObject | undefined;
   /** Aborted at the kill: deadline, cancel, `killSync`. The reason is an Error. */
   readonly signal: AbortSignal;
   /** The hard deadline in ms from the start, if there is one. */
@@ -85,6 +88,7 @@ export interface OngoingTurnOptions {
   readonly iteration: number;
   readonly input: Input;
   readonly history: readonly Message[];
+  readonly metadata?: JsonObject | undefined;
   readonly collector: EventCollector;
   readonly clock: Clock;
   /** The limit of the transcript. */
@@ -103,6 +107,7 @@ export interface OngoingTurnOptions {
 export class OngoingTurn implements AgentTurn {
   readonly input: Input;
   readonly history: readonly Message[];
+  readonly metadata: JsonObject | undefined;
   readonly timeoutMs: number | undefined;
   readonly maxSteps: number | undefined;
   readonly collector: EventCollector;
@@ -124,6 +129,7 @@ export class OngoingTurn implements AgentTurn {
     this.#options = options;
     this.input = options.input;
     this.history = options.history;
+    this.metadata = options.metadata;
     this.timeoutMs = options.timeoutMs;
     this.maxSteps = options.maxSteps;
     this.collector = options.collector;

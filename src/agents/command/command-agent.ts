@@ -94,7 +94,7 @@ export class CommandAgent extends Agent<CommandSetup> {
       history: turn.history,
       limits,
       options,
-      ...(this.config.command.metadata === true && metadata !== undefined ? { metadata } : {}),
+      ...(metadata === undefined ? {} : { metadata }),
     });
   }
 
@@ -123,6 +123,7 @@ export function commandAgent(name: string, command: CommandConfig, deps: Command
     },
     limits: command.limits,
     retry: command.retry,
+    wantsMetadata: command.metadata,
     create: (init) => new CommandAgent({ ...init, name, config: { ...deps, command } }),
   };
 }

@@ -13,10 +13,10 @@ import type { LoadOrder } from "./runner-message.ts";
  * @throws TurnqError `config` that names the file
  */
 export async function loadModule(order: Omit<LoadOrder, "type">): Promise<AgentSpec> {
-  const { name, config = {} } = order;
+  const { name, config = {}, metadata } = order;
   const value = chooseAgent(await importFile(order), order);
-  if (isDefinedAgent(value)) return specOf(value, { name });
-  if (isAgentClass(value)) return agentClassSpec(name, value, config);
+  if (isDefinedAgent(value)) return specOf(value, { name, metadata });
+  if (isAgentClass(value)) return agentClassSpec(name, value, config, { metadata });
   throw problem(order, "holds no agent");
 }
 

@@ -151,6 +151,9 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
     get wantsCostLogTags() {
       return facts?.wantsCostLogTags;
     },
+    get wantsMetadata() {
+      return module.metadata ?? facts?.wantsMetadata;
+    },
     get problem() {
       return problem;
     },

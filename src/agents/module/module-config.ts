@@ -14,6 +14,8 @@ export const ModuleConfig = z.strictObject({
   env: z.array(z.string().min(1)).optional(),
   /** Handed to a subclass of Agent as its config. */
   config: Json.optional(),
+  /** Whether its agent is shown the turn's metadata; as the agent itself says unless given. */
+  metadata: z.boolean().optional(),
   lane: Name.optional(),
   limits: LimitsInput.optional(),
   retry: RetryInput.optional(),

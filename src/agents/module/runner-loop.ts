@@ -26,8 +26,8 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
   async function load(order: Extract<RunnerOrder, { type: "load" }>): Promise<void> {
     try {
       spec = await loadModule(order);
-      const { abilities, wantsCostLogTags = false } = spec;
-      seat.send({ type: "loaded", facts: { abilities, wantsCostLogTags } });
+      const { abilities, wantsCostLogTags = false, wantsMetadata = false } = spec;
+      seat.send({ type: "loaded", facts: { abilities, wantsCostLogTags, wantsMetadata } });
     } catch (error) {
       seat.send({ type: "not_loaded", message: messageOf(error) });
     }

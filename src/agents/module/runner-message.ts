@@ -16,6 +16,8 @@ export interface LoadOrder {
   readonly path: string;
   readonly export?: string | undefined;
   readonly config?: Json | undefined;
+  /** Whether the agent is shown metadata, whatever it says itself. */
+  readonly metadata?: boolean | undefined;
 }
 
 /** One turn for a runner. `id` tells the runner's turns apart, so that nothing late is taken for the next one's. */
@@ -53,7 +55,11 @@ const Abilities: z.ZodType<AgentAbilities> = z.object({
 });
 
 /** What is known of a module's agent once it was loaded. */
-export const ModuleFacts = z.object({ abilities: Abilities, wantsCostLogTags: z.boolean() });
+export const ModuleFacts = z.object({
+  abilities: Abilities,
+  wantsCostLogTags: z.boolean(),
+  wantsMetadata: z.boolean(),
+});
 export type ModuleFacts = z.infer<typeof ModuleFacts>;
 
 /** What a runner tells its worker. Checked, since the agent's code shares the channel. */

@@ -94,7 +94,15 @@ export class RunnerPool {
     const path = resolve(baseDir, module.module);
     const runner = new Runner(
       process,
-      { type: "load", name, module: module.module, path, export: module.export, config: module.config },
+      {
+        type: "load",
+        name,
+        module: module.module,
+        path,
+        export: module.export,
+        config: module.config,
+        metadata: module.metadata,
+      },
       env,
     );
     this.#all.add(runner);

@@ -59,6 +59,18 @@ describe("a module agent", () => {
     expect(toldBy(await place.run(spec))).toMatchObject({ turns: 2, pid: told["pid"] });
   });
 
+  it("U12: is shown the turn's metadata where the config or the agent itself asks for it", async () => {
+    const request = { metadata: { k: 1 } };
+    const shown = async (spec: AgentSpec): Promise<unknown> => {
+      await spec.learn?.();
+      return toldBy(await place.run(spec, { request }))["metadata"];
+    };
+    expect(await shown(agent("./defined.ts"))).toBeUndefined();
+    expect(await shown(agent("./defined.ts", { metadata: true }))).toEqual({ k: 1 });
+    expect(await shown(agent("./asking.mjs"))).toEqual({ k: 1 });
+    expect(await shown(agent("./asking.mjs", { metadata: false }))).toBeUndefined();
+  });
+
   it("runs a subclass of Agent with its config, and its record is the one that it built", async () => {
     const { record, events } = await place.run(
       scripted([

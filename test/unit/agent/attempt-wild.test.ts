@@ -4,6 +4,7 @@ import { Agent, type AgentInit, type TurnAnswer } from "../../../src/agent/agent
 import type { AgentSpec, AttemptInit } from "../../../src/agent/agent-spec.ts";
 import { agentClassSpec } from "../../../src/agent/class-spec.ts";
 import type { AgentTurn } from "../../../src/agent/ongoing-turn.ts";
+import { defineAgent, specOf, type AgentFunction } from "../../../src/agent/define-agent.ts";
 import { noopAgent } from "../../../src/agents/noop/noop-agent.ts";
 import { FakeClock, storedRequest } from "../../agents.ts";
 import { BOUND_MS, fn, never, scene } from "./attempt-scene.ts";
@@ -131,12 +132,45 @@ describe("runAttempt: what the agent is given", () => {
       idempotencyKey: "t1~1",
       mark: "a/b",
       options: { model: "m" },
-      metadata: { k: 1 },
     });
     expect(inits[0]).not.toHaveProperty("costLogTags");
     expect(inits[1]).toMatchObject({
       idempotencyKey: "t1~1",
       costLogTags: { turn: "t1", attempt: 3, batch: "b", agent: "noop" },
+    });
+  });
+
+  describe("U12: the turn's metadata where it asks for it, and nowhere else", () => {
+    const request = storedRequest({ metadata: { k: 1 } });
+    const shown = async (spec: AgentSpec): Promise<unknown> =>
+      JSON.parse((await scene(spec, {}, { request }).after(0)).record.output);
+    class Showing extends Agent {
+      protected override takeTurn(turn: AgentTurn): Promise<TurnAnswer> {
+        const { metadata } = this.init;
+        return Promise.resolve({ output: JSON.stringify([metadata ?? null, turn.metadata ?? null]) });
+      }
+    }
+    class Asking extends Showing {
+      static override readonly wantsMetadata = true;
+    }
+    const show: AgentFunction = (call) => JSON.stringify("metadata" in call ? call.metadata : null);
+
+    it("a function", async () => {
+      expect(await shown(specOf(defineAgent("a", show)))).toBeNull();
+      expect(await shown(specOf(defineAgent("a", show, { metadata: true })))).toEqual({ k: 1 });
+      expect(await shown(specOf(defineAgent("a", show, { metadata: true }), { metadata: false }))).toBeNull();
+    });
+
+    it("a class", async () => {
+      expect(await shown(agentClassSpec("a", Showing, undefined))).toEqual([null, null]);
+      expect(await shown(agentClassSpec("a", Showing, undefined, { metadata: true }))).toEqual([{ k: 1 }, { k: 1 }]);
+      expect(await shown(agentClassSpec("a", Asking, undefined))).toEqual([{ k: 1 }, { k: 1 }]);
+      expect(await shown(agentClassSpec("a", Asking, undefined, { metadata: false }))).toEqual([null, null]);
+    });
+
+    it("an attempt without any", async () => {
+      const asked = specOf(defineAgent("a", show, { metadata: true }));
+      expect((await scene(asked).after(0)).record.output).toBe("null");
     });
   });
 
