@@ -28,8 +28,8 @@ export type ModelReply =
       /** Several are sent one after the other, as some servers do: each replaces the one before. */
       readonly usage?: object | readonly object[] | null | undefined;
       readonly finish?: string | undefined;
-      /** After text and tool: the connection breaks off, stays silent, or an error comes in the stream. */
-      readonly then?: "cut" | "hang" | { readonly error: string; readonly code?: string | undefined } | undefined;
+      /** After text and tool: the connection breaks off, stays silent, or an error comes in the stream, as a piece of it. */
+      readonly then?: "cut" | "hang" | { readonly said: object | string } | undefined;
       /** Before a byte of the answer: the connection breaks off. */
       readonly first?: "reset" | undefined;
     };
@@ -89,6 +89,9 @@ function stream(reply: Extract<ModelReply, { text?: unknown }>, request: ModelRe
   const line = (value: object): void => void response.write(`data: ${JSON.stringify(value)}\n\n`);
   const delta = (content: object, reason: string | null = null): void =>
     line({ ...chunk, choices: [{ index: 0, delta: content, finish_reason: reason }] });
+  const tellUsage = (all: object | readonly object[] | null | undefined): void => {
+    for (const said of [all ?? []].flat()) line({ ...chunk, choices: [], usage: said });
+  };
   response.writeHead(200, { "content-type": "text/event-stream" });
   if (text !== undefined) delta({ role: "assistant", content: text });
   for (const piece of texts) delta({ content: piece });
@@ -99,9 +102,13 @@ function stream(reply: Extract<ModelReply, { text?: unknown }>, request: ModelRe
     setImmediate(() => response.destroy());
     return;
   }
-  if (typeof then === "object") line({ error: { message: then.error, code: then.code } });
-  delta({}, finish);
-  for (const said of usage === null ? [] : [usage].flat()) line({ ...chunk, choices: [], usage: said });
+  if (typeof then === "object") {
+    tellUsage(reply.usage);
+    response.write(typeof then.said === "string" ? then.said : `data: ${JSON.stringify(then.said)}\n\n`);
+  } else {
+    delta({}, finish);
+    tellUsage(usage);
+  }
   response.end("data: [DONE]\n\n");
 }
 

@@ -28,7 +28,7 @@ function replyFor(scenario: ContractScenario, { number }: ModelRequest): ModelRe
     case "crash inside a tool call":
       return { tool: { name: "look" } };
     case "partial that cannot be built":
-      return { then: { error: "first error" } };
+      return { then: { said: { choices: "first error" } } };
     case "a failure, then a clean turn":
       return number === 1 ? { text: "wh", then: "cut" } : { text: "whole" };
   }

@@ -1,9 +1,12 @@
-import { APICallError } from "ai";
 import { messageOf } from "../../domain/error.ts";
-import { failure, type Failure, type FailureCode } from "../../domain/failure.ts";
+import { failure, type Failure } from "../../domain/failure.ts";
 import { cutText } from "../../domain/text.ts";
 import { maskSecrets } from "../../process/mask.ts";
+import { meaningOf, type ProviderError } from "./error-meaning.ts";
+import { field } from "./field.ts";
+import type { HeardAnswer, HeardError } from "./heard-answer.ts";
 import { retryAtOf } from "./retry-after.ts";
+import { errorIn, saidError } from "./said-error.ts";
 
 /** A call to a model failed. `billed` is false where nothing can have been paid for: what it used is then known. */
 export interface CallFailure {
@@ -17,23 +20,29 @@ export interface FailedCall {
   readonly secrets: readonly string[];
   /** The provider had begun to answer. */
   readonly answering: boolean;
+  /** What was heard of the answer, where one of status 200 had begun. */
+  readonly heard?: Pick<HeardAnswer, "error" | "headers"> | undefined;
 }
 
-/** How much of a provider's body is told. */
-const BODY_CHARS = 300;
+type Headers = Readonly<Record<string, string>>;
+
+/** How much of a provider's words is told. */
+const WORDS_CHARS = 300;
 
 /** What a failed call means. */
-export function callFailure(thrown: unknown, { now, secrets, answering }: FailedCall): CallFailure {
+export function callFailure(thrown: unknown, call: FailedCall): CallFailure {
+  const { secrets, answering, heard } = call;
   const error = innermost(thrown);
-  if (APICallError.isInstance(error) && error.statusCode !== undefined && error.statusCode >= 400)
-    return { failure: refusal(error, error.statusCode, now, secrets), billed: false };
+  const said = heard?.error ?? thrownBySomeSdk(error);
+  if (said !== undefined) return saidFailure(said, call);
+  const status = field(error, "statusCode");
+  // The SDK makes a status of its own for some of what it meets after a 200.
+  if (heard === undefined && typeof status === "number" && status >= 400)
+    return { failure: refusal(error, status, call), billed: false };
   const text = withoutSecrets(causes(error), secrets);
   const name = field(error, "name");
   if (typeof name === "string" && UNSENDABLE.has(name))
     return { failure: failure("invalid_request", `cannot be sent to this model: ${text}`), billed: false };
-  const said = saidInStream(error);
-  if (said !== undefined)
-    return { failure: failure(said, `the provider ended its answer: ${text}`, mayPass(said)), billed: true };
   if (!answering && hasCode(error, UNREACHED))
     return { failure: failure("agent_error", `the provider cannot be reached: ${text}`, MAY_PASS), billed: false };
   // It may have read the request before it hung up, so that nobody knows what this cost.
@@ -44,70 +53,54 @@ export function callFailure(thrown: unknown, { now, secrets, answering }: Failed
 
 const MAY_PASS = { retryable: true } as const;
 
-function mayPass(code: FailureCode): { readonly retryable?: true } {
-  return code === "agent_error" ? MAY_PASS : {};
+/** An error inside of an answer: with nothing before it, it is as good as a status. */
+function saidFailure(said: HeardError, call: FailedCall): CallFailure {
+  const words = cutText(said.message, WORDS_CHARS);
+  const text = said.isFirst
+    ? `the provider answered with an error: ${words}`
+    : `the provider ended its answer: ${words}`;
+  return { failure: refused(said, call.heard?.headers ?? {}, text, call), billed: !said.isFirst };
 }
 
-function refusal(error: APICallError, status: number, now: number, secrets: readonly string[]): Failure {
-  const body = error.responseBody ?? "";
-  const code = codeOf(status, body, error.responseHeaders ?? {});
-  const retryAt = retryAtOf(error.responseHeaders ?? {}, now, status === 429);
-  const text = withoutSecrets(`the provider answered ${status}: ${wordsOf(error, body)}`, secrets);
-  return failure(code, text, { ...mayPass(code), ...(retryAt === undefined ? {} : { retryAt }) });
+/** An error in the middle of an answer, as it is where nobody has heard the answer itself. */
+function thrownBySomeSdk(error: unknown): HeardError | undefined {
+  const isPlain = !(error instanceof Error) && typeof error === "object" && error !== null;
+  return isPlain ? { ...(errorIn(error) ?? saidError(error)), isFirst: false } : undefined;
 }
 
-function codeOf(status: number, body: string, headers: Readonly<Record<string, string>>): FailureCode {
-  if (status === 429) return QUOTA.test(body) ? "quota_exhausted" : "rate_limited";
-  if (status >= 500) return codeOfServerError(status, body, retryAtOf(headers, 0, false) !== undefined);
-  if (status === 403) return FILTER.test(body) ? "refused" : "auth";
-  return BY_STATUS[status] ?? codeOfBody(body);
+function refusal(error: unknown, status: number, call: FailedCall): Failure {
+  const body = field(error, "responseBody");
+  const text = typeof body === "string" ? body : "";
+  const { kind } = saidIn(text);
+  const message = messageOf(error).trim();
+  const words = `the provider answered ${status}: ${cutText(message === "" ? text : message, WORDS_CHARS)}`;
+  return refused({ status, kind, text }, (field(error, "responseHeaders") ?? {}) as Headers, words, call);
 }
 
-/** Errors that a provider meets after it said 200 come out of the SDK as 500 with the error's own kind. */
-function codeOfServerError(status: number, body: string, saysWhen: boolean): FailureCode {
-  if (status === 529 || /overloaded/i.test(body)) return "overloaded";
-  if (/rate_limit_(error|exceeded)/.test(body)) return "rate_limited";
-  return saysWhen ? "overloaded" : "agent_error";
+function saidIn(body: string): { readonly kind: string } {
+  try {
+    const piece: unknown = JSON.parse(body);
+    return errorIn(piece) ?? saidError(piece);
+  } catch {
+    return { kind: "" };
+  }
 }
 
-const BY_STATUS: Readonly<Record<number, FailureCode>> = {
-  401: "auth",
-  402: "quota_exhausted",
-  404: "config",
-  408: "agent_error",
-  409: "agent_error",
-  413: "context_overflow",
-  425: "agent_error",
-};
-
-const QUOTA = /insufficient_quota|quota_exceeded|billing_hard_limit|credit balance|exceeded your current quota/i;
-const CONTEXT =
-  /context[ _-]?(length|window)|maximum context|too many tokens|prompt is too long|input is too long|input token count/i;
-const FILTER = /content[ _-]?(filter|policy|management)|safety|moderation|flagged/i;
-const KEY = /(invalid|incorrect|no valid)[ _](x-)?api[ _-]?key|api[ _-]?key not valid/i;
-
-function codeOfBody(body: string): FailureCode {
-  if (KEY.test(body)) return "auth";
-  if (CONTEXT.test(body)) return "context_overflow";
-  return FILTER.test(body) ? "refused" : "invalid_request";
+/** The failure of an error that the provider told of, as a status or in an answer. */
+function refused(
+  error: Pick<ProviderError, "status" | "kind" | "text">,
+  headers: Headers,
+  words: string,
+  { now, secrets }: FailedCall,
+): Failure {
+  const saysWhen = retryAtOf(headers, now, false) !== undefined;
+  const code = meaningOf({ ...error, saysWhen });
+  const retryAt = retryAtOf(headers, now, error.status === 429 || code === "rate_limited");
+  return failure(code, withoutSecrets(words, secrets), {
+    ...(code === "agent_error" ? MAY_PASS : {}),
+    ...(retryAt === undefined ? {} : { retryAt }),
+  });
 }
-
-/** What an error in the middle of an answer means, where it says its kind; undefined where it does not. */
-function saidInStream(error: unknown): FailureCode | undefined {
-  if (error instanceof Error || typeof error !== "object" || error === null) return undefined;
-  const kind = [field(error, "type"), field(error, "code")].filter((part) => typeof part === "string").join(" ");
-  return IN_STREAM.find(([pattern]) => pattern.test(kind))?.[1];
-}
-
-const IN_STREAM: readonly (readonly [RegExp, FailureCode])[] = [
-  [/overloaded/, "overloaded"],
-  [/insufficient_quota/, "quota_exhausted"],
-  [/rate_limit/, "rate_limited"],
-  [/authentication|permission/, "auth"],
-  [/context_length/, "context_overflow"],
-  [/content_(filter|policy)/, "refused"],
-  [/invalid_request/, "invalid_request"],
-];
 
 /** The SDK's own refusals of what a provider cannot be given. */
 const UNSENDABLE: ReadonlySet<string> = new Set([
@@ -118,16 +111,11 @@ const UNSENDABLE: ReadonlySet<string> = new Set([
   "AI_InvalidArgumentError",
 ]);
 
-function wordsOf(error: APICallError, body: string): string {
-  const message = messageOf(error).trim();
-  return cutText(message === "" ? body : message, BODY_CHARS);
-}
-
 /** The SDK wraps errors in errors of its own, also the last one of several tries. */
 function innermost(thrown: unknown): unknown {
   let error = thrown;
-  for (let depth = 0; depth < 5 && !APICallError.isInstance(error); depth += 1) {
-    const inner: unknown = field(error, "lastError") ?? undefined;
+  for (let depth = 0; depth < 5 && field(error, "statusCode") === undefined; depth += 1) {
+    const inner = field(error, "lastError") ?? undefined;
     if (inner === undefined) return error;
     error = inner;
   }
@@ -162,10 +150,6 @@ function causes(error: unknown): string {
     if (!said.some((before) => before.includes(text))) said.push(text);
   }
   return said.join(": ");
-}
-
-function field(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? (Reflect.get(value, name) as unknown) : undefined;
 }
 
 /** Shorter ones (`1`, `true`) would blacken the text and hide nothing. */

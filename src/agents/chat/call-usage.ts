@@ -21,6 +21,11 @@ export function usageOfCall(said: LanguageModelUsage, price: Price | undefined):
     ...reported("cacheWriteTokens", cacheWriteTokens, said.raw, /cache_creation|cache_write/),
     ...reported("reasoningTokens", said.outputTokenDetails.reasoningTokens, said.raw, /reasoning/),
   };
+  return withCost(usage, price);
+}
+
+/** Usage with its cost, where a price is known. */
+export function withCost(usage: Usage, price: Price | undefined): Usage {
   return price === undefined ? usage : { ...usage, costUsd: costOf(usage, price) };
 }
 

@@ -6,11 +6,12 @@ import { toJson } from "../../domain/json.ts";
 import { addUsage, totalTokens, type Usage } from "../../domain/usage.ts";
 import { answerParts, type AnswerPart } from "./answer-parts.ts";
 import { callFailure } from "./call-failure.ts";
-import { REFUSED_CALL, usageOfCall } from "./call-usage.ts";
+import { REFUSED_CALL, usageOfCall, withCost } from "./call-usage.ts";
 import type { ChatConfig, Price } from "./chat-config.ts";
 import { ProviderFailure } from "./provider-failure.ts";
 import { Silence } from "./silence.ts";
 import { SplitText } from "./split-text.ts";
+import { forgetAnswer, heardAnswer } from "./transport.ts";
 
 export type CallSettings = Parameters<typeof streamText>[0];
 
@@ -39,8 +40,12 @@ export class ChatCalls {
   readonly #silence: Silence;
   /** Aborted when the provider falls silent, and when nobody reads any more. */
   readonly #givenUp = new AbortController();
+  /** Of all that ends a call. */
+  readonly #ended: AbortSignal;
   readonly #openTools = new Set<string>();
   #used: Usage | undefined;
+  /** Whether what the call has cost is booked. */
+  #booked = false;
   #text = "";
   #pieces = new SplitText();
   #thoughts = new SplitText();
@@ -57,6 +62,7 @@ export class ChatCalls {
     this.#turn = turn;
     this.#setup = setup;
     this.#request = request;
+    this.#ended = AbortSignal.any([turn.signal, this.#givenUp.signal]);
     this.#silence = new Silence(setup.chat.chunkTimeoutMs, () =>
       this.#givenUp.abort(new Error("the provider was silent")),
     );
@@ -76,7 +82,7 @@ export class ChatCalls {
   #start(): AsyncIterator<AnswerPart> {
     const result = streamText({
       ...this.#request.settings,
-      abortSignal: AbortSignal.any([this.#turn.signal, this.#givenUp.signal]),
+      abortSignal: this.#ended,
       maxRetries: 0,
       allowSystemInMessages: true,
       // Each step would keep its request, which holds the whole conversation.
@@ -101,6 +107,8 @@ export class ChatCalls {
     }
     if (this.#refused || this.#over) throw new Error("the turn was ended before the call");
     this.#answering = false;
+    this.#booked = false;
+    forgetAnswer(this.#ended);
   }
 
   /** Whether no further call is made after this step. Our own reading comes first: limits count what it books. */
@@ -117,8 +125,7 @@ export class ChatCalls {
       for (;;) {
         const next = await parts.next().catch((error: unknown) => Promise.reject(this.#failed(error)));
         // An abort can end the stream without a word.
-        if (next.done === true && this.#silence.fell) throw this.#failed(new Error("the stream ended"));
-        if (next.done === true) return;
+        if (next.done === true) return this.#checkWhole();
         this.#silence.heard();
         this.#take(next.value);
       }
@@ -185,9 +192,11 @@ export class ChatCalls {
   }
 
   #endStep({ usage, finishReason }: Extract<AnswerPart, { type: "finish-step" }>): void {
+    if (this.#errorSaid()) throw this.#failed(new Error("the answer ended with an error"));
     const { chat, price } = this.#setup;
     const spent = usageOfCall(usage, price);
-    this.#book(spent);
+    // An answer that was cut ends without its usage, but may have named some of it.
+    this.#book(spent.known === "unknown" ? (this.#floor() ?? spent) : spent);
     this.finishReason = finishReason;
     // The SDK runs no tool of an answer that did not end by itself.
     if (finishReason === "length") for (const id of this.#openTools) this.#endTool(id, "denied", CUT_CALL);
@@ -204,6 +213,15 @@ export class ChatCalls {
     this.#wake();
   }
 
+  /** An abort can end the stream without a word, and so can an error that is no piece of a stream. */
+  #checkWhole(): void {
+    if (this.#silence.fell || this.#errorSaid()) throw this.#failed(new Error("the stream ended"));
+  }
+
+  #errorSaid(): boolean {
+    return heardAnswer(this.#ended)?.error !== undefined;
+  }
+
   #checkEnd(finishReason: string, spent: Usage): void {
     if (finishReason === "content-filter")
       throw new ProviderFailure(failure("refused", "the provider's content filter ended the answer"));
@@ -212,12 +230,21 @@ export class ChatCalls {
       throw new Error("the answer ended without any tokens reported: the stream was cut, or the provider reports none");
   }
 
+  /** What the answer said to have used so far. */
+  #floor(): Usage | undefined {
+    const usage = heardAnswer(this.#ended)?.usage;
+    return usage === undefined ? undefined : withCost(usage, this.#setup.price);
+  }
+
   #book(spent: Usage): void {
+    this.#booked = true;
     this.#used = this.#used === undefined ? spent : addUsage(this.#used, spent);
     this.#turn.emit({ type: "usage", usage: this.#used });
   }
 
   #failed(thrown: unknown): Error {
+    const spent = this.#booked ? undefined : this.#floor();
+    if (spent !== undefined) this.#book(spent);
     // No cause: what a provider says may hold what must not be stored.
     if (this.#turn.signal.aborted || this.#refused) return new Error("the turn was ended");
     if (this.#silence.fell) {
@@ -228,8 +255,9 @@ export class ChatCalls {
       now: Date.now(),
       secrets: this.#setup.secrets,
       answering: this.#answering,
+      heard: heardAnswer(this.#ended),
     });
-    if (!billed) this.#book(REFUSED_CALL);
+    if (!billed && !this.#booked) this.#book(REFUSED_CALL);
     // A broken stream is a crash: what came of it is a partial record.
     return why.code === "agent_crash" ? new Error(why.message) : new ProviderFailure(why);
   }

@@ -32,6 +32,10 @@ function events(stopReason: string): string {
     .join("");
 }
 
+function errorEvent(type: string): string {
+  return `event: error\ndata: ${JSON.stringify({ type: "error", error: { type, message: "no more" } })}\n\n`;
+}
+
 let server: Server;
 let reply: { status: number; type: string; body: string };
 let asked: { headers: IncomingHttpHeaders; url: string | undefined } | undefined;
@@ -104,14 +108,35 @@ test("Anthropic's refusal is refused, and its 529 is overloaded", async () => {
   expect((await play()).failure?.code).toBe("overloaded");
 });
 
-test("an answer that ends without its end is a crash, and an overload in its middle closes the lane; what they cost is not known", async () => {
+test("U03: what Anthropic's answer had said of usage is kept when it is cut, and when an error comes in its middle", async () => {
   const [start = "", block = "", hello = ""] = events("end_turn").split(/(?<=\n\n)/);
   reply = { status: 200, type: "text/event-stream", body: start + block + hello };
-  const unknown = { output: "Hello", usage: { modelCalls: 1, known: "unknown" } };
-  expect(await play()).toMatchObject({ ...unknown, status: "crashed", failure: { code: "agent_crash" } });
-  const error = { type: "error", error: { type: "overloaded_error", message: "Overloaded" } };
-  reply = { ...reply, body: `${start}${block}${hello}event: error\ndata: ${JSON.stringify(error)}\n\n` };
-  expect(await play()).toMatchObject({ ...unknown, status: "failed", failure: { code: "overloaded" } });
+  const floor = { inputTokens: 12, cacheReadTokens: 5, outputTokens: 1, modelCalls: 1, known: "partial" };
+  expect(await play()).toMatchObject({ output: "Hello", usage: floor, status: "crashed" });
+  reply = { ...reply, body: start + block + hello + errorEvent("overloaded_error") };
+  expect(await play()).toMatchObject({
+    output: "Hello",
+    usage: floor,
+    status: "failed",
+    failure: { code: "overloaded" },
+  });
+});
+
+test.each([
+  ["overloaded_error", "overloaded"],
+  ["rate_limit_error", "rate_limited"],
+  ["authentication_error", "auth"],
+  ["permission_error", "auth"],
+  ["request_too_large", "context_overflow"],
+  ["invalid_request_error", "invalid_request"],
+  ["api_error", "agent_error"],
+  ["strange_error", "agent_error"],
+])("U03: Anthropic's %s with status 200 is %s, as an event and as a body", async (type, code) => {
+  reply = { status: 200, type: "text/event-stream", body: errorEvent(type) };
+  const failed = { status: "failed", failure: { code }, usage: { modelCalls: 1, known: "reported" } };
+  expect(await play()).toMatchObject(failed);
+  reply = { status: 200, type: "application/json", body: JSON.stringify({ type: "error", error: { type } }) };
+  expect(await play()).toMatchObject(failed);
 });
 
 test("the environment decides neither where a model is nor with which key it is asked", () => {

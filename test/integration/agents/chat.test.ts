@@ -143,6 +143,11 @@ describe("C32: usage in odd places", () => {
   });
 });
 
+/** Whether the failure says that it may pass. */
+function isPassing(code: string): boolean {
+  return ["rate_limited", "overloaded", "quota_exhausted", "agent_error"].includes(code);
+}
+
 describe("what a failed call means", () => {
   const SOON = { "retry-after": "7" };
   test.each<[string, ModelReply, string, { readonly retryAfterS?: number; readonly retryable?: boolean }]>([
@@ -198,15 +203,55 @@ describe("what a failed call means", () => {
     });
   });
 
-  test.each([
-    ["overloaded_error", "overloaded"],
-    ["rate_limit_exceeded", "rate_limited"],
-    ["content_filter", "refused"],
-    ["server_error", "agent_crash"],
-  ])("%s in the middle of an answer: %s, and its usage is not known", async (kind, code) => {
-    const { record } = await play({ text: "I sh", then: { error: "no more", code: kind } });
-    expect(record).toMatchObject({ output: "I sh", failure: { code }, usage: { known: "unknown" } });
+  test.each<[string, object | string, string, boolean?]>([
+    ["a code that is a number", { error: { message: "Rate limit exceeded", code: 429 } }, "rate_limited"],
+    ["a code that is a number in a text", { error: { message: "later", code: "529" } }, "overloaded"],
+    ["a code that is a name", { error: { message: "no", code: "insufficient_quota" } }, "quota_exhausted"],
+    ["a type", { error: { message: "Overloaded", type: "overloaded_error" } }, "overloaded"],
+    ["a key that is refused", { error: { message: "no", code: "invalid_api_key" } }, "auth"],
+    ["a text in place of an object", { error: "Too many requests, slow down" }, "rate_limited"],
+    [
+      "no object around it",
+      'event: error\ndata: {"message":"too long","code":"context_length_exceeded"}\n\n',
+      "context_overflow",
+    ],
+    [
+      "an error in a choice",
+      { choices: [{ index: 0, delta: {}, finish_reason: "stop", error: { code: 403 } }] },
+      "auth",
+    ],
+    [
+      "an error beside an empty choice",
+      { error: { code: 503, message: "x" }, choices: [{ index: 0, delta: {} }] },
+      "agent_error",
+    ],
+    ["one that nobody knows", { error: { message: "hm", code: "E77" } }, "agent_error"],
+  ])("U03: an error inside of an answer means what its status would have meant: %s", async (_name, said, code) => {
+    const [first, middle, paid] = await Promise.all([
+      play({ then: { said } }),
+      play({ text: "I sh", then: { said } }),
+      play({ text: "I sh", usage: { prompt_tokens: 9, completion_tokens: 2 }, then: { said } }),
+    ]);
+    const failed = { status: "failed", crashed: false, failure: { code, retryable: isPassing(code) } };
+    expect(first.record).toMatchObject({ ...failed, output: "", usage: { modelCalls: 1, known: "reported" } });
+    expect(middle.record).toMatchObject({ ...failed, output: "I sh", usage: { modelCalls: 1, known: "unknown" } });
+    // What it had said of usage is kept, as a floor.
+    const floor = { inputTokens: 9, outputTokens: 2, modelCalls: 1, known: "partial" };
+    expect(paid.record).toMatchObject({ ...failed, output: "I sh", usage: floor });
   });
+
+  test.each([
+    ["application/json", '{"error": {"message": "slow down", "code": "rate_limit_exceeded"}}'],
+    ["text/event-stream", '\n[{"error": {"message": "slow down", "code": 429, "status": "RESOURCE_EXHAUSTED"}}]'],
+  ])(
+    "U03: a body of JSON with an error and status 200 is that error, whatever it is said to be: %s",
+    async (type, body) => {
+      const headers = { "content-type": type, "retry-after": "7" };
+      const { record } = await play({ status: 200, headers, body });
+      expect(record).toMatchObject({ failure: { code: "rate_limited" }, usage: { modelCalls: 1, known: "reported" } });
+      expect(Math.abs((record.failure?.retryAt ?? 0) - record.endedAt - 7000)).toBeLessThan(5000);
+    },
+  );
 
   test("a stream that breaks off is a crash with what was said, and its usage a floor", async () => {
     const { record } = await play(
