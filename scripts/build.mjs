@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { bundleCommandLine } from "./bundle.mjs";
+import { bundleCommandLine, bundleProcesses } from "./bundle.mjs";
 import { sourceDigest } from "./digest.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -40,6 +40,7 @@ for (const entry of readdirSync(join(root, "src"), { recursive: true, withFileTy
 }
 
 await bundleCommandLine(next);
+await bundleProcesses(next);
 
 const bin = join(next, "src/cli/main.js");
 if (existsSync(bin)) chmodSync(bin, 0o755);

@@ -1,29 +1,45 @@
-// Makes the compiled command line start fast: it and its libraries become a few files, of which a command loads those
-// that it needs. The library's own files stay as they are compiled: whoever imports "turnq" shares ioredis with it.
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+// Makes the compiled programs start fast: each with its libraries becomes a few files, of which a command loads those that
+// it needs. The library's own files stay as they are compiled: whoever imports "turnq" shares ioredis with it.
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { rolldown } from "rolldown";
 
 /** Libraries that find files of their own beside themselves. */
 const APART = [/^jiti/, /^pino/];
 
+/** The processes that are started again and again, often for a second. A runner shares its files with the modules it loads. */
+const PROCESSES = ["supervisor", "redis-keeper", "simulator"];
+
 /** @param {string} dist the folder of the compiled project */
 export async function bundleCommandLine(dist) {
-  const folder = join(dist, "src/cli");
+  await bundle(dist, "src/cli", ["main"]);
+}
+
+/** @param {string} dist the folder of the compiled project */
+export async function bundleProcesses(dist) {
+  await bundle(dist, "workers", PROCESSES);
+}
+
+/** Replaces the entries of a folder by bundles of them, with what they share beside them. */
+async function bundle(dist, place, names) {
+  const folder = join(dist, place);
   const out = join(dist, "bundled");
-  const bundle = await rolldown({
-    input: join(folder, "main.js"),
+  const bundling = await rolldown({
+    input: Object.fromEntries(names.map((name) => [name, join(folder, `${name}.js`)])),
     platform: "node",
     external: APART,
     plugins: [keepPlaces(dist, folder)],
   });
   // Names stay: errors are told apart by the names of their classes.
   const minify = { compress: false, mangle: false, codegen: { removeWhitespace: true } };
-  const { output } = await bundle.write({ dir: out, format: "esm", minify });
-  await bundle.close();
+  const { output } = await bundling.write({ dir: out, format: "esm", minify });
+  await bundling.close();
   writeFileSync(join(out, "LICENSES"), licencesOf(output.flatMap((chunk) => chunk.moduleIds ?? [])));
-  rmSync(folder, { recursive: true });
-  renameSync(out, folder);
+  // Of the command line nothing else is left: nothing outside of it may import it.
+  if (place === "src/cli") rmSync(folder, { recursive: true });
+  mkdirSync(folder, { recursive: true });
+  for (const file of readdirSync(out)) renameSync(join(out, file), join(folder, file));
+  rmSync(out, { recursive: true });
 }
 
 /** What our files find beside themselves they still find when their code lies in the command line's folder. */

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { mkdir, open, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { TurnqError, messageOf } from "../domain/error.ts";
 import type { OpenInput } from "./input.ts";
 
@@ -59,10 +59,15 @@ async function* readFrom(file: FileHandle): AsyncGenerator<Uint8Array, void, und
  */
 export async function openInput(
   path: string,
-  options: { readonly stdin: AsyncIterable<Uint8Array>; readonly spoolDir: string },
+  options: {
+    readonly stdin: AsyncIterable<Uint8Array>;
+    readonly spoolDir: string;
+    /** What a relative path stands on; the process's folder unless given. */
+    readonly cwd?: string | undefined;
+  },
 ): Promise<ReadableInput> {
   if (path === "-") return spool(options.stdin, options.spoolDir);
-  const file = await openFile(path);
+  const file = await openFile(path, options.cwd);
   const facts = await file.stat();
   if (facts.isDirectory()) {
     await file.close();
@@ -86,9 +91,9 @@ export async function openInput(
   }
 }
 
-async function openFile(path: string): Promise<FileHandle> {
+async function openFile(path: string, cwd = "."): Promise<FileHandle> {
   try {
-    return await open(path, "r");
+    return await open(resolve(cwd, path), "r");
   } catch (error) {
     throw new TurnqError("file", `cannot be read: ${messageOf(error)}`, { where: path, cause: error });
   }

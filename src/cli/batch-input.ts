@@ -41,7 +41,7 @@ export async function openTurns(context: CommandContext, path: string, signal: A
     output.note("Reading turns from the terminal, one JSON object a line; end with Ctrl-D.");
   // A stream that nobody reads must not be touched: it would keep the process alive.
   const source = path === "-" ? addAbortSignal(signal, stdin) : Readable.from([]);
-  const input = await openInput(path, { stdin: source, spoolDir: join(cwd, ".turnq", "tmp") });
+  const input = await openInput(path, { stdin: source, spoolDir: join(cwd, ".turnq", "tmp"), cwd });
   return { ...input, open: () => untilAborted(input.open, signal) };
 }
 

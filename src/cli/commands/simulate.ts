@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { resolve } from "node:path";
 import { Option, type Command } from "commander";
 import type { ModelSettingsInput } from "../../simulator/model-settings.ts";
 import type { CommandContext } from "../context.ts";
@@ -72,7 +73,10 @@ export async function simulate(context: CommandContext, options: SimulateOptions
       ...(fault === undefined ? {} : { faults: faultsOf(fault) }),
     }),
   );
-  const answers = options.answers === undefined ? new Map<string, string>() : await readAnswers(options.answers);
+  const answers =
+    options.answers === undefined
+      ? new Map<string, string>()
+      : await readAnswers(resolve(context.cwd, options.answers));
   const names = options.model ?? [MODEL];
   const interruption = context.interruptible();
   const { url, served, close } = await startSimulator({
