@@ -9,6 +9,11 @@ process.title = "turnq-runner";
 
 const take = createRunner({
   send: (report) => void process.send?.(report),
+  sendOut: (report) =>
+    new Promise((resolve, reject) => {
+      if (process.send?.(report, (error: Error | null) => (error === null ? resolve() : reject(error))) === undefined)
+        reject(new Error("there is no worker"));
+    }),
   mark: (mark) => {
     if (mark !== undefined) process.env[MARK_NAME] = mark;
     process.title = mark === undefined ? "turnq-runner" : `${MARK_NAME}=${mark}`;

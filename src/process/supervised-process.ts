@@ -10,6 +10,8 @@ export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly problem?: ProcessFailure | undefined;
+  /** All that it said was read: its pipes and its channel came to their ends. */
+  readonly heardOut: boolean;
 }
 
 /** What a process needs of whoever started it. */
@@ -63,7 +65,7 @@ export class SupervisedProcess {
     // A program may exit before it has read its input (EPIPE), and an error without a listener would end the worker.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", () => undefined);
     this.ended = new Promise((resolve) => {
-      child.once("exit", (code, name) => void this.#wrapUp({ code, signal: name }).then(resolve));
+      child.once("exit", (code, name) => void this.#wrapUp(code, name).then(resolve));
       child.on("error", (error) => {
         if (child.pid === undefined) resolve(this.#neverStarted(error));
       });
@@ -148,18 +150,19 @@ export class SupervisedProcess {
   #neverStarted(error: Error): ProcessEnd {
     this.#exited = true;
     this.#owner.ended();
-    return { code: null, signal: null, problem: startFailure(this.#owner.program, error) };
+    return { code: null, signal: null, heardOut: true, problem: startFailure(this.#owner.program, error) };
   }
 
-  async #wrapUp(end: ProcessEnd): Promise<ProcessEnd> {
+  async #wrapUp(code: number | null, signal: NodeJS.Signals | null): Promise<ProcessEnd> {
     this.#exited = true;
     // First the sweep: a helper that holds the output open would keep the pipes from ending.
     await this.#owner.sweep([...this.#marks], this.pid);
     await this.#drain();
+    const heardOut = this.#drained();
     for (const stream of [this.#child.stdin, this.stdout, this.stderr]) stream?.destroy();
     if (this.#child.connected) this.#child.disconnect();
     this.#owner.ended();
-    return end;
+    return { code, signal, heardOut };
   }
 
   /** Reads on until the pipes end. One that somebody beyond the sweep's reach holds open is let go when it is silent. */

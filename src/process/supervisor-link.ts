@@ -96,17 +96,16 @@ export class SupervisorLink {
 
   #start(): void {
     if (this.#closed || this.#child !== undefined) return;
-    const { store, worker } = this.#options;
-    const child = spawn(process.execPath, [entryPath("supervisor"), store, worker, String(process.pid)], {
-      // Its own session, so that no Ctrl-C and no kill of the worker's group reaches it; no pipe but its
-      // own, so that it holds nobody's output open; no environment, so that no sweep takes it for an agent.
-      detached: true,
-      cwd: "/",
-      env: {},
-      stdio: ["pipe", "ignore", "ignore"],
-    });
-    this.#child = child;
     this.#startedAt = performance.now();
+    let child: ChildProcess;
+    try {
+      child = this.#spawn();
+    } catch {
+      // What it is to watch has been started already, and is not to fail for this.
+      this.#startAgain();
+      return;
+    }
+    this.#child = child;
     child.on("error", () => this.#lost(child));
     child.on("exit", () => this.#lost(child));
     child.stdin?.on("error", () => undefined);
@@ -115,10 +114,26 @@ export class SupervisorLink {
     for (const [id, order] of this.#watches) this.#tell(id, order);
   }
 
+  #spawn(): ChildProcess {
+    const { store, worker } = this.#options;
+    return spawn(process.execPath, [entryPath("supervisor"), store, worker, String(process.pid)], {
+      // Its own session, so that no Ctrl-C and no kill of the worker's group reaches it; no pipe but its
+      // own, so that it holds nobody's output open; no environment, so that no sweep takes it for an agent.
+      detached: true,
+      cwd: "/",
+      env: {},
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+  }
+
   #lost(child: ChildProcess): void {
     if (this.#child !== child) return;
     this.#child = undefined;
     child.stdin?.destroy();
+    this.#startAgain();
+  }
+
+  #startAgain(): void {
     if (this.#closed || this.#watches.size === 0) return;
     this.#options.onRestart?.();
     this.#shortLives = performance.now() - this.#startedAt < SHORT_LIFE_MS ? this.#shortLives + 1 : 0;

@@ -60,21 +60,19 @@ export class ModuleAgent extends Agent<ModuleSetup> {
   }
 
   protected override async takeTurn(turn: AgentTurn): Promise<TurnAnswer> {
-    const { pool } = this.config;
-    const runner = pool.take();
-    this.#runner = runner;
-    try {
-      const { abilities } = await runner.facts;
-      const refused = unsupportedLimits(abilities, this.init.limits);
-      if (refused !== undefined) return { failure: failure("invalid_request", refused) };
-      return await this.#converse(turn, runner);
-    } finally {
-      // A runner that was killed is waited for, with all that it started.
-      if (!runner.usable) runner.kill();
-      if (!runner.usable) await runner.ended;
-      else this.#runner = undefined;
-      pool.giveBack(runner);
-    }
+    const isOver = (): boolean => turn.signal.aborted || (turn.leftMs ?? 1) <= 0;
+    return await this.config.pool.use(async (runner) => {
+      this.#runner = runner;
+      try {
+        const { abilities } = await runner.facts;
+        const refused = unsupportedLimits(abilities, this.init.limits);
+        if (refused !== undefined) return { failure: failure("invalid_request", refused) };
+        return await this.#converse(turn, runner);
+      } finally {
+        // From now on it may be another turn's.
+        if (runner.usable) this.#runner = undefined;
+      }
+    }, isOver);
   }
 
   async #converse(turn: AgentTurn, runner: Runner): Promise<TurnAnswer> {
@@ -134,7 +132,8 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
   const pool = new RunnerPool({ name, lane, module, processes, baseDir });
   const learn = async (): Promise<void> => {
     try {
-      facts = await factsFrom(pool);
+      // The runner stays warm for the first turn.
+      facts = await pool.use((runner) => runner.facts);
     } catch (error) {
       problem = messageOf(error);
     }
@@ -166,16 +165,4 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
     },
     close: () => pool.close(),
   };
-}
-
-/** What a runner says of its module once it has loaded it; the runner stays warm for the first turn. */
-async function factsFrom(pool: RunnerPool): Promise<ModuleFacts> {
-  const runner = pool.take();
-  try {
-    return await runner.facts;
-  } finally {
-    const { usable } = runner;
-    pool.giveBack(runner);
-    if (!usable) await runner.ended;
-  }
 }

@@ -11,6 +11,8 @@ import type { RunnerOrder, RunnerReport, TurnOrder } from "./runner-message.ts";
 /** The runner's own process, as its entry point gives it. */
 export interface RunnerSeat {
   readonly send: (report: RunnerReport) => void;
+  /** The same; resolves when it is out of this process, so that the worker gets it whatever becomes of this one. Rejects when it is not. */
+  readonly sendOut: (report: RunnerReport) => Promise<void>;
   /** Sets the mark that the turn's own processes will bear, and shows it; undefined: it shows none, since no turn runs. */
   readonly mark: (mark: string | undefined) => void;
   /** How many things keep the process alive: timers, sockets, children. */
@@ -36,6 +38,7 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
   async function take(order: TurnOrder): Promise<void> {
     const before = seat.leftOver();
     seat.mark(order.init.mark);
+    await seat.sendOut({ type: "taken", id: order.id });
     announced = [];
     const announce = (): Promise<boolean> => new Promise((resolve) => announced.push(resolve));
     const answer = (): StopReason | undefined => (told?.id === order.id ? told.reason : undefined);
@@ -59,7 +62,8 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
 
   return (order) => {
     if (order.type === "load") void load(order);
-    else if (order.type === "turn") void take(order);
+    // One that could not even be taken: the channel is gone, and this process ends with it.
+    else if (order.type === "turn") take(order).catch(() => undefined);
     else if (order.type === "stored") announced.shift()?.(order.mayCall);
     else told = { id: order.id, reason: order.reason };
   };

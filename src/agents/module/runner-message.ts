@@ -66,6 +66,11 @@ export type ModuleFacts = z.infer<typeof ModuleFacts>;
 export const RunnerReport = z.discriminatedUnion("type", [
   z.object({ type: z.literal("loaded"), facts: ModuleFacts }),
   z.object({ type: z.literal("not_loaded"), message: z.string() }),
+  /**
+   * The turn is handed over: from here on its agent's code may run. Said before that, so that a runner that died without
+   * it has run nothing of the turn.
+   */
+  z.object({ type: z.literal("taken"), id: z.number() }),
   z.object({ type: z.literal("event"), id: z.number(), event: z.unknown().optional() }),
   /** The turn is over: with its record, or with what was thrown and the partial record. */
   z.object({

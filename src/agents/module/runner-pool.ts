@@ -17,6 +17,8 @@ export interface RunnerPoolOptions {
 }
 
 const IDLE_MS = 10_000;
+/** How many runners are started for one turn when they die before they have it. */
+const STARTS = 3;
 /** How many runners this process has started. A runner's mark holds its number: what sweeps one must not kill another. */
 let started = 0;
 
@@ -31,6 +33,7 @@ export class RunnerPool {
   readonly #options: RunnerPoolOptions;
   readonly #idle = new Map<Runner, NodeJS.Timeout>();
   readonly #all = new Set<Runner>();
+  #closed = false;
 
   constructor(options: RunnerPoolOptions) {
     this.#options = options;
@@ -39,6 +42,27 @@ export class RunnerPool {
   /** How many runners there are, and how many of them are idle. */
   get size(): { readonly all: number; readonly idle: number } {
     return { all: this.#all.size, idle: this.#idle.size };
+  }
+
+  /**
+   * Gives `work` a runner. One that dies before it was handed its turn has run nothing of it and is replaced: the system
+   * kills the idle ones first when memory is short. `isOver` says that nobody wants another one any more.
+   */
+  async use<T>(work: (runner: Runner) => Promise<T>, isOver: () => boolean = () => false): Promise<T> {
+    for (let starts = 0; ;) {
+      const runner = this.take();
+      if (!runner.loaded) starts += 1;
+      try {
+        return await work(runner);
+      } catch (thrown) {
+        if (!runner.diedBeforeTurn || starts >= STARTS || this.#closed || isOver()) throw thrown;
+      } finally {
+        // A runner that was killed is waited for, with all that it started.
+        if (!runner.usable) runner.kill();
+        if (!runner.usable) await runner.ended;
+        this.giveBack(runner);
+      }
+    }
   }
 
   /** A runner for one turn. @throws ProcessFailure when none can be started */
@@ -71,6 +95,7 @@ export class RunnerPool {
 
   /** Ends all runners; resolves when they are gone. */
   async close(): Promise<void> {
+    this.#closed = true;
     for (const timer of this.#idle.values()) clearTimeout(timer);
     this.#idle.clear();
     const all = [...this.#all];

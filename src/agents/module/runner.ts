@@ -43,6 +43,11 @@ export class Runner {
   readonly #env: Readonly<Record<string, string>>;
   readonly #stderr = new OutputTail();
   #death: Error | undefined;
+  /** It died, and all that it said before is known. */
+  #diedHeardOut = false;
+  #loaded = false;
+  /** It has said that it has the current turn. */
+  #taken = false;
   #onDeath: (error: Error) => void = () => undefined;
   #listener: (report: RunnerReport) => void = () => undefined;
   #nextId = 1;
@@ -63,6 +68,7 @@ export class Runner {
     });
     void process.ended.then((end) => {
       this.#usable = false;
+      this.#diedHeardOut = end.heardOut && end.problem === undefined;
       this.#death = this.#deathOf(end);
       this.#onDeath(this.#death);
     });
@@ -75,6 +81,16 @@ export class Runner {
   /** False after a death, a kill or a turn that threw. */
   get usable(): boolean {
     return this.#usable && !this.#process.exited;
+  }
+
+  /** Its module is loaded. */
+  get loaded(): boolean {
+    return this.#loaded;
+  }
+
+  /** It died before its turn was handed over: nothing of the turn has run, and another runner may take it. */
+  get diedBeforeTurn(): boolean {
+    return this.#diedHeardOut && !this.#taken;
   }
 
   get ended(): Promise<unknown> {
@@ -130,7 +146,10 @@ export class Runner {
   #load(order: LoadOrder): Promise<ModuleFacts> {
     return this.#orDeath((resolve, reject) => {
       this.#listener = (report) => {
-        if (report.type === "loaded") resolve(report.facts);
+        if (report.type === "loaded") {
+          this.#loaded = true;
+          resolve(report.facts);
+        }
         if (report.type === "not_loaded")
           reject(new ProcessFailure("config", failure("config", this.#mask(report.message))));
       };
@@ -140,8 +159,10 @@ export class Runner {
 
   #converse(id: number, turn: RunnerTurn): Promise<TurnEnded> {
     this.#rested = false;
+    this.#taken = false;
     return this.#orDeath((resolve) => {
       this.#listener = (report) => {
+        if (report.type === "taken" && report.id === id) this.#taken = true;
         if (report.type === "event" && report.id === id) turn.onEvent(report.event as EventBody);
         if (report.type === "ended" && report.id === id) resolve(report);
         if (report.type !== "idle" || report.id !== id) return;
@@ -184,7 +205,12 @@ export class Runner {
   #deathOf(end: ProcessEnd): Error {
     if (end.problem !== undefined) return end.problem;
     const stderr = this.#mask(this.#stderr.text()).trim();
-    const what = `the agent's process ${endText(end)} in the middle of the turn`;
+    const when = this.#taken
+      ? "in the middle of the turn"
+      : this.#loaded
+        ? "between turns"
+        : "while its module was loaded";
+    const what = `the agent's process ${endText(end)} ${when}`;
     return new AgentCrashError(stderr === "" ? what : `${what}: ${tailText(stderr, STDERR_IN_MESSAGE)}`);
   }
 

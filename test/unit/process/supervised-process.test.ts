@@ -50,7 +50,7 @@ describe("the end of a supervised process", () => {
       child.stdout.push(null);
       child.stderr.push(null);
     }, 60);
-    expect(await process.ended).toEqual({ code: 0, signal: null });
+    expect(await process.ended).toEqual({ code: 0, signal: null, heardOut: true });
     expect(seen.text).toBe("last line");
     expect(calls).toEqual(["sweep m", "ended"]);
     expect(child.stdout.destroyed).toBe(true);
@@ -60,7 +60,7 @@ describe("the end of a supervised process", () => {
     const child = new FakeChild();
     const { process } = supervise(child);
     child.emit("exit", null, "SIGTERM");
-    expect(await process.ended).toEqual({ code: null, signal: "SIGTERM" });
+    expect(await process.ended).toEqual({ code: null, signal: "SIGTERM", heardOut: false });
     expect(child.stdout.destroyed).toBe(true);
   });
 

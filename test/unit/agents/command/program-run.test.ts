@@ -30,7 +30,7 @@ class FakeProcess extends EventEmitter {
 
   kill(): void {
     this.done.push("kill");
-    this.exit({ code: null, signal: "SIGKILL" });
+    this.exit({ code: null, signal: "SIGKILL", heardOut: true });
   }
 
   killSync(): void {
