@@ -60,6 +60,27 @@ test("C45: a provider that lets 20 a second pass: two workers run 100 turns, non
   await scene.check("limited");
 });
 
+test("U23, C29: with afterToolCalls never a 429 after the tool ends the turn: one tool call, failed, and the gate is closed for the others", async () => {
+  let calls = 0;
+  const agent = defineAgent("tool-then-429", async ({ emit }) => {
+    await emit.tool("pay", {}, () => (calls += 1));
+    throw refusal("rate_limited");
+  });
+  await scene.publish(agent);
+  const turn = await scene.turnq.submit({ agent: agent.name, input: "x", retry: { afterToolCalls: "never" } });
+  await scene.worker([agent]);
+  expect(await turn.result({ waitMs: 30_000 })).toMatchObject({
+    ok: false,
+    status: "failed",
+    failure: { code: "rate_limited" },
+    attempts: [{ attempt: 1 }],
+    usage: { toolCalls: 1 },
+  });
+  expect(calls).toBe(1);
+  expect(await scene.ledger(agent.name).gate()).toMatchObject({ reason: "rate_limited" });
+  await scene.check(agent.name);
+});
+
 test("C26: while the gate is closed no job is fetched, not even by a finish, and the turn that was refused keeps its place", async () => {
   const order: string[] = [];
   const [met, go] = [new Gate(), new Gate()];
