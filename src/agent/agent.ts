@@ -12,6 +12,7 @@ import { cleanAnswer } from "./clean-answer.ts";
 import { EventCollector } from "./event-collector.ts";
 import { OngoingTurn, type AgentTurn, type Finalize, type Outcome, type TurnEnd } from "./ongoing-turn.ts";
 import { endOfStop } from "./verdict.ts";
+import { TranscriptBudget } from "./transcript-budget.ts";
 import { AgentCrashError, TurnTimeoutError, agentFailure, normalizeThrown } from "./turn-errors.ts";
 
 export type { AgentInit, AgentState, CommunicateOptions, CostLogTags, StartOptions, TurnAnswer } from "./agent-init.ts";
@@ -275,6 +276,7 @@ export abstract class Agent<Config = unknown> {
   #openTurn(input: Input, options: CommunicateOptions): OngoingTurn {
     const clock = this.#clock;
     const maxChars = this.init.limits.maxTranscriptChars;
+    const budget = new TranscriptBudget(maxChars);
     const collector = new EventCollector({
       agent: this.name,
       attempt: this.init.attempt,
@@ -284,6 +286,7 @@ export abstract class Agent<Config = unknown> {
       startedMs: clock.monotonicMs(),
       announcesCalls: this.announcesCalls,
       maxChars,
+      cuts: budget,
     });
     return new OngoingTurn({
       ...options,
@@ -293,7 +296,7 @@ export abstract class Agent<Config = unknown> {
       history: options.history ?? [],
       metadata: this.init.metadata,
       collector,
-      maxChars,
+      budget,
       clock,
       buildRecord: (end) => this.buildRecord(collector, end),
       killSync: () => this.killSync(),

@@ -105,6 +105,7 @@ class Attempt {
     this.#startedMs = clock.monotonicMs();
     this.#lastEventMs = this.#startedMs;
     this.#monitor = new TurnMonitor({ limits: request.limits, before: order.before, clock });
+    const budget = new TranscriptBudget(request.limits.maxTranscriptChars);
     this.#collector = new EventCollector({
       agent: spec.name,
       attempt,
@@ -114,8 +115,8 @@ class Attempt {
       startedMs: this.#startedMs,
       announcesCalls: spec.abilities.announcesCalls,
       maxChars: request.limits.maxTranscriptChars,
+      cuts: budget,
     });
-    const budget = new TranscriptBudget(request.limits.maxTranscriptChars);
     this.#gate = new EventGate(
       spec.name,
       (event) => {

@@ -168,7 +168,8 @@ function wrongAnswer(answered: unknown): string | undefined {
     if (REPLY_KEYS.some((key) => key in answered)) return undefined;
     const keys = Object.keys(answered).slice(0, 5).join(", ");
     const what = Array.isArray(answered) ? "a list" : keys === "" ? "an empty object" : `an object of ${keys}`;
-    return `the agent's answer must be text, or an object with the text as "output"; it was ${what}`;
+    const how = "to give an object as the answer, return { output: JSON.stringify(answer) }";
+    return `the agent's answer must be text, or an object with the text as "output"; it was ${what}: ${how}`;
   } catch {
     // What cannot even be looked at is told of in the reply.
     return undefined;

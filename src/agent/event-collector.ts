@@ -2,7 +2,6 @@ import { FAILURE_MESSAGE_MAX, type Failure } from "../domain/failure.ts";
 import { deepFreeze } from "../domain/freeze.ts";
 import { toJson, type JsonObject } from "../domain/json.ts";
 import { Message, lastAssistantText } from "../domain/message.ts";
-import type { Step } from "../domain/step.ts";
 import { CUT_NOTE, cleanText, cutText, cutTranscript } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { crashReason, type AttemptStatus, type PlanStep, type TurnRecord } from "../domain/turn-record.ts";
@@ -10,7 +9,8 @@ import type { Input } from "../domain/turn-request.ts";
 import { addUsage, type Usage } from "../domain/usage.ts";
 import { validTurn, messagesOf, type CalledTool, type Segment } from "./transcript.ts";
 import { stepOf, type OpenStep, type StepDetails } from "./open-step.ts";
-import { boundList, boundMessages } from "./bound-messages.ts";
+import { boundMessages } from "./bound-messages.ts";
+import { contentOf, truncatedOf, type Content } from "./record-content.ts";
 import { UsageAccount, bookUsage } from "./usage-account.ts";
 
 /** What an agent says of its environment, in UTF-16 units of its JSON. */
@@ -31,6 +31,16 @@ export interface CollectorOptions {
   readonly announcesCalls: boolean;
   /** The limit of the transcript; 8 Mi unless given. */
   readonly maxChars?: number | undefined;
+  /** What was left out of the events before they came in; nothing unless given. */
+  readonly cuts?: TranscriptCuts | undefined;
+}
+
+/** What a transcript lacks. */
+export interface TranscriptCuts {
+  /** Something was left out. */
+  readonly cut: boolean;
+  /** The agent's own text was cut, so that its last text is not the one that it said last. */
+  readonly textCut: boolean;
 }
 
 /** How the attempt ended, for the record; without it the record is of an attempt in mid-stream. */
@@ -47,16 +57,6 @@ export interface RecordEnd {
   readonly atMs?: number | undefined;
   /** A record that another process built: all but the end is taken from it. */
   readonly record?: TurnRecord | undefined;
-}
-
-/** What a record holds of the attempt's own doing. */
-interface Content {
-  readonly output: string | undefined;
-  readonly messages: Message[];
-  readonly steps: Step[];
-  readonly plan: PlanStep[];
-  readonly usage: Usage;
-  readonly model: string | undefined;
 }
 
 /**
@@ -140,20 +140,23 @@ export class EventCollector {
   /** The record as of now. */
   record(end: RecordEnd): TurnRecord {
     const { agent, attempt, iteration, input, startedAt } = this.#options;
-    const { model, usage, ...content } =
-      end.record === undefined ? this.#content(end) : contentOf(end.record, this.#options.maxChars);
+    const { maxChars } = this.#options;
+    const { model, usage, cuts, ...content } =
+      end.record === undefined ? this.#content(end) : contentOf(end.record, maxChars);
     const durationMs = this.#durationMs(end);
     const messages = bookUsage(content.messages, usage);
+    const given = end.output ?? content.output;
+    const whole = cleanText(given ?? lastAssistantText(messages));
+    const output = cutTranscript(whole, maxChars);
+    const outputCut = output !== whole || (end.output === undefined ? cuts.output : this.#isCutText(end.output));
     const record: TurnRecord = deepFreeze({
       v: 1,
       attempt,
       iteration,
       agent,
       input: typeof input === "string" ? input : structuredClone(input),
-      output: cutTranscript(
-        cleanText(end.output ?? content.output ?? lastAssistantText(messages)),
-        this.#options.maxChars,
-      ),
+      output,
+      ...truncatedOf(outputCut, cuts.transcript || this.#options.cuts?.cut === true),
       messages,
       steps: content.steps,
       plan: content.plan.length === 0 ? [] : structuredClone(content.plan),
@@ -172,14 +175,21 @@ export class EventCollector {
   }
 
   #content(end: RecordEnd): Content {
+    const { messages, cut } = this.#messages(end.messages);
     return {
       output: this.#output,
-      messages: this.#messages(end.messages),
+      messages,
+      cuts: { output: this.#output === undefined && cut, transcript: cut },
       steps: this.#steps.map((step) => stepOf(step, this.#segments)),
       plan: [...this.#plan],
       usage: this.usage(end.crashed),
       model: this.#model,
     };
+  }
+
+  /** True for the agent's last text where that was cut. */
+  #isCutText(output: string): boolean {
+    return this.#options.cuts?.textCut === true && output === this.lastText();
   }
 
   get #openStep(): OpenStep | undefined {
@@ -313,12 +323,13 @@ export class EventCollector {
     segment.usage = segment.usage === undefined ? more : addUsage(segment.usage, more);
   }
 
-  #messages(said: readonly Message[] | undefined): Message[] {
+  #messages(said: readonly Message[] | undefined): { readonly messages: Message[]; readonly cut: boolean } {
     const { input } = this.#options;
     const given = said === undefined ? undefined : Message.array().safeParse(toJson(said)).data;
-    return given === undefined
-      ? messagesOf(input, this.#segments)
-      : validTurn(input, boundMessages(given, this.#options.maxChars));
+    if (given === undefined)
+      return { messages: messagesOf(input, this.#segments), cut: this.#options.cuts?.textCut === true };
+    const bound = boundMessages(given, this.#options.maxChars);
+    return { messages: validTurn(input, bound), cut: bound !== given };
   }
 
   #durationMs(end: RecordEnd): number {
@@ -326,18 +337,6 @@ export class EventCollector {
     if (end.atMs !== undefined && startedMs !== undefined) return Math.max(0, Math.round(end.atMs - startedMs));
     return Math.max(0, (end.endedAt ?? this.#lastAt) - startedAt);
   }
-}
-
-function contentOf(record: TurnRecord, max: number | undefined): Content {
-  const { input, output, messages, steps, plan, usage, model } = record;
-  return {
-    output,
-    messages: validTurn(input, boundMessages(messages, max)),
-    steps: boundList(steps, max),
-    plan: boundList(plan, max),
-    usage,
-    model,
-  };
 }
 
 function reasonsOf({ crashed, crashReason: said, failure }: RecordEnd): Pick<TurnRecord, "crashReason" | "failure"> {

@@ -14,7 +14,7 @@ import { TIME_OVER, afterMs, within, type Clock } from "./deadline.ts";
 import type { EventCollector } from "./event-collector.ts";
 import { cleanDetails, type StepDetails } from "./open-step.ts";
 import { EventGate } from "./event-gate.ts";
-import { TranscriptBudget } from "./transcript-budget.ts";
+import type { TranscriptBudget } from "./transcript-budget.ts";
 import { TurnTimeoutError } from "./turn-errors.ts";
 
 /** How a turn ended, as the agent knows it. */
@@ -91,8 +91,8 @@ export interface OngoingTurnOptions {
   readonly metadata?: JsonObject | undefined;
   readonly collector: EventCollector;
   readonly clock: Clock;
-  /** The limit of the transcript. */
-  readonly maxChars?: number | undefined;
+  /** Bounds what goes into the collector. */
+  readonly budget: TranscriptBudget;
   readonly timeoutMs?: number | undefined;
   readonly maxSteps?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -134,7 +134,7 @@ export class OngoingTurn implements AgentTurn {
     this.maxSteps = options.maxSteps;
     this.collector = options.collector;
     this.#startedMs = options.clock.monotonicMs();
-    this.#budget = new TranscriptBudget(options.maxChars);
+    this.#budget = options.budget;
     this.#gate = new EventGate(
       options.agent,
       (event) => {

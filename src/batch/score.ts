@@ -2,7 +2,8 @@ import { RE2JS } from "re2js";
 import type { Check, CheckOutcome, CheckType, Score } from "../domain/check.ts";
 import { messageOf } from "../domain/error.ts";
 import type { Json } from "../domain/json.ts";
-import { cutText } from "../domain/text.ts";
+import { cutText, withoutCutNote } from "../domain/text.ts";
+import type { Truncated } from "../domain/turn-record.ts";
 import { outcomeOf } from "../domain/turn-result.ts";
 import type { TurnStatus } from "../domain/turn-result.ts";
 import { contains } from "./contains.ts";
@@ -18,10 +19,15 @@ export interface Expectation {
 export interface Settled {
   readonly status: TurnStatus;
   readonly output: string;
+  readonly truncated?: Truncated | undefined;
 }
 
+const WHOLE_NEEDED: ReadonlySet<CheckType> = new Set(["equals", "number"]);
+const CUT = "the output was cut at its limit";
+
 /**
- * What a turn's checks gave. A failed turn misses every check, so that an error counts as a miss.
+ * What a turn's checks gave. A failed turn misses every check, so that an error counts as a miss. Of an output that was
+ * cut `equals` and `number` miss, since its end is not there, the others look at what was kept; all say so.
  * Null, not measured: a turn without checks, and one that was cancelled or that expired.
  */
 export function scoreOf(request: Expectation, settled: Settled): Score | null {
@@ -31,7 +37,7 @@ export function scoreOf(request: Expectation, settled: Settled): Score | null {
   const results = checks.map((check): CheckOutcome =>
     outcome === "failed"
       ? { type: check.type, passed: false, note: "the turn failed" }
-      : runCheck(check, valueOf(check, request.target), settled.output),
+      : checkOutput(check, valueOf(check, request.target), settled),
   );
   const passed = results.filter((result) => result.passed).length;
   return { value: passed / results.length, passed: passed === results.length, checks: results };
@@ -71,6 +77,13 @@ function valueProblem(type: CheckType, value: Json): string | undefined {
 
 function textOfValue(value: Json): string | undefined {
   return typeof value === "object" ? undefined : String(value);
+}
+
+function checkOutput(check: Check, value: Json | undefined, { output, truncated = [] }: Settled): CheckOutcome {
+  if (!truncated.includes("output")) return runCheck(check, value, output);
+  if (WHOLE_NEEDED.has(check.type)) return { type: check.type, passed: false, note: CUT };
+  const { note, ...outcome } = runCheck(check, value, withoutCutNote(output));
+  return { ...outcome, note: note === undefined ? CUT : `${CUT}; ${note}` };
 }
 
 function runCheck(check: Check, value: Json | undefined, output: string): CheckOutcome {

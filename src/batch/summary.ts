@@ -17,6 +17,8 @@ const tally = {
   /** Turns that have a score. A failed turn with checks is one, and a miss. */
   scored: count,
   passed: count,
+  /** Turns whose output was cut at its limit; absent when there are none. */
+  truncated: count.optional(),
   attempts: count,
   crashedAttempts: count,
   usage: Usage,
@@ -86,6 +88,7 @@ class Tally {
   durationMs = 0;
   readonly outcomes = { ok: 0, failed: 0, cancelled: 0, expired: 0 };
   readonly scores = { scored: 0, passed: 0 };
+  #truncated = 0;
   readonly #failures = new Map<string, { turns: number; readonly first: string; readonly message: string }>();
   #attempts = 0;
   #crashedAttempts = 0;
@@ -99,6 +102,7 @@ class Tally {
     this.durationMs += line.durationMs;
     this.outcomes[outcomeOf(line.status)] += 1;
     this.#addFailure(line);
+    if (line.truncated?.includes("output") === true) this.#truncated += 1;
     if (line.score !== null) this.scores.scored += 1;
     if (line.score?.passed === true) this.scores.passed += 1;
     this.#attempts += line.attempts.length;
@@ -136,7 +140,9 @@ class Tally {
     const { attempts, crashedAttempts, usage } = spend;
     const wastedUsage = wastedOf(spend, this.#answers ?? NOTHING);
     const failures = Object.fromEntries([...this.#failures].toSorted(([, a], [, b]) => b.turns - a.turns));
-    return { ...this.outcomes, ...this.scores, attempts, crashedAttempts, usage: { ...usage }, wastedUsage, failures };
+    const truncated = this.#truncated === 0 ? {} : { truncated: this.#truncated };
+    const counts = { ...this.outcomes, ...this.scores, ...truncated, attempts, crashedAttempts };
+    return { ...counts, usage: { ...usage }, wastedUsage, failures };
   }
 }
 

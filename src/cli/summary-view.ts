@@ -60,6 +60,7 @@ export function summaryLine(summary: Summary): string {
   const other = [
     ...(cancelled === 0 ? [] : [`${cancelled} cancelled`]),
     ...(expired === 0 ? [] : [`${expired} expired`]),
+    ...(summary.truncated === undefined ? [] : [`${counted(summary.truncated, "output")} cut at the limit`]),
     ...(settled === turns ? [] : [`${turns - settled} not settled`]),
     ...(summary.retired === undefined ? [] : [`${summary.retired} more removed by retention`]),
   ];

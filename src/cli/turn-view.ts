@@ -169,6 +169,7 @@ function resultLines({ result }: TurnStory, colors: Colors): string[] {
     `${colors.bold("result")}  ${result.ok ? colors.green("ok") : colors.red("not ok")} (${result.status})`,
     ...(result.error === undefined ? [] : [block(result.error)]),
     ...(result.output === "" ? [] : [block(result.output)]),
+    ...(result.truncated === undefined ? [] : [`  cut at limits.maxTranscriptChars: ${result.truncated.join(", ")}`]),
     ...(checks.length === 0 ? [] : [`  checks: ${checks.join(", ")}`]),
   ];
 }

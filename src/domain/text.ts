@@ -36,7 +36,15 @@ export function cleanText(text: string): string {
 
 /** At most the first `max` UTF-16 units, with {@link CUT_NOTE} behind them when something was cut; never half a surrogate pair. */
 export function cutTranscript(text: string, max: number = TRANSCRIPT_MAX): string {
-  if (text.length <= max) return text;
-  const head = text.slice(0, Math.max(0, max));
+  return text.length <= max ? text : withCutNote(text.slice(0, Math.max(0, max)));
+}
+
+/** The beginning of a text, which may end in half of a surrogate pair, with {@link CUT_NOTE} behind it. */
+export function withCutNote(head: string): string {
   return `${head.isWellFormed() ? head : head.slice(0, -1)}\n${CUT_NOTE}`;
+}
+
+/** A text that was cut, without the note. */
+export function withoutCutNote(text: string): string {
+  return text.endsWith(`\n${CUT_NOTE}`) ? text.slice(0, -CUT_NOTE.length - 1) : text;
 }

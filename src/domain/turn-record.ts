@@ -67,6 +67,13 @@ export function crashReason(text: string): string {
   return cutText(text, CRASH_REASON_MAX);
 }
 
+/**
+ * What was cut at `limits.maxTranscriptChars`, absent when nothing was: the `output`, so that it is not the whole answer,
+ * and the `transcript`, which is all else that is kept of the attempt.
+ */
+export const Truncated = z.array(z.enum(["output", "transcript"])).min(1);
+export type Truncated = z.infer<typeof Truncated>;
+
 /** The account of one attempt. `crashed` means that it is partial; `status` says why. Instants are epoch ms. */
 export const TurnRecord = z.object({
   v: z.literal(1),
@@ -75,6 +82,7 @@ export const TurnRecord = z.object({
   agent: z.string(),
   input: Input,
   output: z.string(),
+  truncated: Truncated.optional(),
   messages: z.array(Message),
   steps: z.array(Step),
   plan: z.array(PlanStep),

@@ -4,7 +4,7 @@ import { Failure } from "./failure.ts";
 import { JsonObject } from "./json.ts";
 import { Message } from "./message.ts";
 import { StopReason } from "./stop-reason.ts";
-import { AttemptStatus, PlanStep, endedWell } from "./turn-record.ts";
+import { AttemptStatus, PlanStep, Truncated, endedWell } from "./turn-record.ts";
 import { Usage } from "./usage.ts";
 
 /** The `status` of a settled turn: the last attempt's, or `cancelled` or `expired`. */
@@ -31,6 +31,8 @@ export const TurnResult = z
     generation: z.number().int().min(1),
     agent: z.string(),
     output: z.string(),
+    /** What of the attempt that answered was cut at its limit. */
+    truncated: Truncated.optional(),
     messages: z.array(Message),
     /** Set on a job's return value only, where it would be too long: what is cut here and whole in the ledger. */
     elsewhere: z.object({ messages: z.number().int().optional(), outputChars: z.number().int().optional() }).optional(),

@@ -36,6 +36,9 @@ export function buildResult(ending: Ending): TurnResult {
     turn,
     generation: facts.generation,
     ...resultOf(record, cancel?.reason, usage),
+    ...(record.truncated === undefined || (!answered && cancel === undefined)
+      ? {}
+      : { truncated: [...record.truncated] }),
     status,
     ...(why === undefined ? {} : { failure: why }),
     stepsUsed: attempts.reduce((sum, attempt) => sum + attempt.steps, 0),

@@ -28,13 +28,15 @@ type Waiting = { readonly at: number; body: EventBody };
 export class EventPipe {
   readonly #options: EventPipeOptions;
   readonly #now: () => number;
-  readonly #taken: TurnEvent[] = [];
+  /** What is in the stream, deltas merged: an answer that trickles for hours is not held piece by piece. */
+  readonly #stored: TurnEvent[] = [];
+  /** What has its seq and is not in the stream yet. */
+  #taken: TurnEvent[] = [];
   #waiting: Waiting[] = [];
   #seq: number;
   #chars = 0;
   #timer: NodeJS.Timeout | undefined;
   #flushing: Promise<void> = Promise.resolve();
-  #flushed = 0;
   #open = true;
 
   constructor(options: EventPipeOptions) {
@@ -47,7 +49,8 @@ export class EventPipe {
   push(body: EventBody): Promise<boolean> | undefined {
     if (!this.#open) return body.type === "call_start" ? Promise.resolve(false) : undefined;
     if (body.type === "text_delta" || body.type === "thought_delta") {
-      if (this.#chars >= this.#options.maxChars) return undefined;
+      // What is cut at the limit bears a note that is beyond it.
+      if (this.#chars > this.#options.maxChars) return undefined;
       this.#chars += body.text.length;
       if (this.#merge(body)) return undefined;
     }
@@ -80,7 +83,8 @@ export class EventPipe {
     for (let from = 0; from < events.length; from += FLUSH_MAX) {
       const part = events.slice(from, from + FLUSH_MAX);
       if (!(await this.#options.append(part))) return false;
-      this.#flushed = part.at(-1)?.seq ?? this.#flushed;
+      this.#taken = this.#taken.slice(part.length);
+      addMerged(this.#stored, part);
     }
     return true;
   }
@@ -105,16 +109,20 @@ export class EventPipe {
     this.#open = false;
     await this.#flushing;
     this.#take();
-    const tail = (): TurnEvent[] => this.#taken.filter((event) => event.seq > this.#flushed);
     // The close takes a bounded number of events. Where there is a stream, somebody may watch it: it gets the others before.
-    if (this.#flushed > this.#options.after && tail().length > FLUSH_MAX) await this.#send(tail().slice(0, -FLUSH_MAX));
-    return { events: mergeDeltas(this.#taken), tail: tail() };
+    if (this.#stored.length > 0 && this.#taken.length > FLUSH_MAX) await this.#send(this.#taken.slice(0, -FLUSH_MAX));
+    return { events: mergeDeltas([...this.#stored, ...this.#taken]), tail: this.#taken };
   }
 }
 
 /** Events with neighbouring deltas joined, each with its last seq. */
 export function mergeDeltas(events: readonly TurnEvent[]): TurnEvent[] {
   const merged: TurnEvent[] = [];
+  addMerged(merged, events);
+  return merged;
+}
+
+function addMerged(merged: TurnEvent[], events: readonly TurnEvent[]): void {
   for (const event of events) {
     const last = merged.at(-1);
     const joins =
@@ -125,5 +133,4 @@ export function mergeDeltas(events: readonly TurnEvent[]): TurnEvent[] {
     if (joins) merged[merged.length - 1] = { ...last, text: last.text + event.text, seq: event.seq };
     else merged.push(event);
   }
-  return merged;
 }

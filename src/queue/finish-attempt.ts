@@ -139,7 +139,8 @@ async function settle(lane: Closing, ended: EndedAttempt, close: AttemptClose): 
 function settlementOf(lane: Closing, ended: EndedAttempt, close: AttemptClose): AttemptSettle {
   const { facts, record } = ended;
   const status = facts.cancel === undefined ? record.status : "cancelled";
-  const score = lane.worker.score(facts.request, { status, output: record.output });
+  const { output, truncated } = record;
+  const score = lane.worker.score(facts.request, { status, output, truncated });
   const result = buildResult({
     turn: close.turn,
     facts,

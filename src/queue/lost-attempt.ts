@@ -1,5 +1,6 @@
-import { EventCollector } from "../agent/event-collector.ts";
+import { EventCollector, type TranscriptCuts } from "../agent/event-collector.ts";
 import { EventGate } from "../agent/event-gate.ts";
+import { withoutCutNote } from "../domain/text.ts";
 import { failure } from "../domain/failure.ts";
 import type { EventBody, TurnEvent } from "../domain/turn-event.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
@@ -37,6 +38,7 @@ export async function rebuildLost(
     startedAt: opened.startedAt,
     announcesCalls,
     maxChars: request.limits.maxTranscriptChars,
+    cuts: cutsIn(stored),
   });
   for (const event of stored) collector.add(event, event.at);
   const endedAt = Math.max(Date.now(), opened.startedAt);
@@ -48,6 +50,12 @@ export async function rebuildLost(
     return Promise.resolve({ events: mergeDeltas([...stored, ...tail]), tail });
   };
   return { facts, record, worker: opened.worker, readTo, events };
+}
+
+/** What of the stored events tells that there were more. */
+function cutsIn(stored: readonly TurnEvent[]): TranscriptCuts {
+  const textCut = stored.some((event) => event.type === "text_delta" && withoutCutNote(event.text) !== event.text);
+  return { cut: textCut, textCut };
 }
 
 async function storedEvents(ledger: LaneLedger, turn: string, attempt: number, after: number): Promise<EventPage> {

@@ -3,6 +3,7 @@ import type { StartOptions } from "../agent/agent.ts";
 import type { LaneLedger } from "../ledger/ledger.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Score } from "../domain/check.ts";
+import type { Truncated } from "../domain/turn-record.ts";
 import type { TurnStatus } from "../domain/turn-result.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
@@ -25,7 +26,7 @@ export interface ProcessPort {
 /** Scores a turn's output against the request's checks; null when nothing was measured. */
 export type Scorer = (
   request: StoredRequest,
-  settled: { readonly status: TurnStatus; readonly output: string },
+  settled: { readonly status: TurnStatus; readonly output: string; readonly truncated?: Truncated | undefined },
 ) => Score | null;
 
 /** An attempt of this worker that is not in the ledger as closed. */

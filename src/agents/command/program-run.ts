@@ -5,7 +5,7 @@ import type { Limits } from "../../domain/limits.ts";
 import { failure } from "../../domain/failure.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import type { StopReason } from "../../domain/stop-reason.ts";
-import { tailText } from "../../domain/text.ts";
+import { TRANSCRIPT_MAX, tailText } from "../../domain/text.ts";
 import { OutputHead, OutputTail } from "../../process/bounded-output.ts";
 import { maskSecrets } from "../../process/mask.ts";
 import { ProcessFailure, endText } from "../../process/process-failure.ts";
@@ -39,6 +39,8 @@ const EXIT_GRACE_MS = 1000;
 /** How much before the deadline a program is ended that has given its result: a result in time is no timeout. */
 const DEADLINE_RESERVE_MS = 200;
 const POLL_MS = 50;
+/** So many characters more than are kept are handed on, so that the cut is seen; one of them may be half a pair. */
+const MORE = 2;
 /** How much of stderr a message holds, in characters. */
 const STDERR_IN_MESSAGE = 2000;
 
@@ -59,7 +61,7 @@ export class ProgramRun {
   /** Starts the program. @throws ProcessFailure when it cannot be started */
   constructor(options: ProgramRunOptions) {
     this.#options = options;
-    this.#text = new OutputHead(options.limits.maxTranscriptChars);
+    this.#text = new OutputHead((options.limits.maxTranscriptChars ?? TRANSCRIPT_MAX) + MORE);
     this.#reader = new ProtocolReader({
       emit: (event) => {
         options.turn.emit(event);
@@ -115,7 +117,6 @@ export class ProgramRun {
       ...this.#exitWarning(end),
       ...(ignored === 0 ? {} : { ignoredLines: ignored }),
       ...(skipped === 0 ? {} : { skippedLines: skipped }),
-      ...(this.#options.turn.transcriptCut ? { transcriptCut: true } : {}),
       ...(log === "" ? {} : { log: this.#mask(log) }),
     };
   }
@@ -179,9 +180,10 @@ export class ProgramRun {
     throw this.#withoutResult(end);
   }
 
-  #outputOf(final: Extract<FinalLine, { type: "result" }>): string {
+  #outputOf(final: Extract<FinalLine, { type: "result" }>): string | undefined {
     const { output } = final;
-    if (output === undefined || output === null) return this.#options.turn.collector.lastText();
+    // What it has said is the answer, and where it said nothing an empty one.
+    if (output === undefined || output === null) return this.#options.turn.collector.isEmpty ? "" : undefined;
     return typeof output === "string" ? output : JSON.stringify(output);
   }
 

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defineAgent } from "../../../src/agent/define-agent.ts";
 import { sameUsage } from "../../../src/batch/spend.ts";
+import { resultCsv, resultCsvHead } from "../../../src/batch/result-csv.ts";
+import type { ResultLine } from "../../../src/batch/result-line.ts";
 import { SummaryFold, type Summary } from "../../../src/batch/summary.ts";
 import type { Batch } from "../../../src/batch-handle.ts";
 import { sumUsage } from "../../../src/domain/usage.ts";
@@ -96,4 +98,43 @@ test("only lanes that hold turns of the batch are looked at for attempts of dead
   await scene.redis.zadd(laneKey("mine", "leases"), 1, "t1");
   expect(await batch.progress()).toMatchObject({ overdue: 1 });
   expect(await batch.lanes()).toEqual(["mine"]);
+});
+
+test("U22: an answer that was cut at its limit says so in the record, the Result, its line, its score, the CSV and the summary", async () => {
+  const wordy = defineAgent("wordy", ({ emit }) => {
+    for (let i = 0; i < 500; i++) emit.text("42 is ");
+  });
+  await scene.worker([wordy]);
+  const expect2 = [{ type: "number" as const }, { type: "includes" as const }];
+  const items = [1000, 3000].map((maxTranscriptChars) => {
+    return { id: `m${maxTranscriptChars}`, input: "x", target: 42, expect: expect2, limits: { maxTranscriptChars } };
+  });
+  const batch = await scene.turnq.submitMany(items, { batch: "cut", agents: ["wordy"] });
+  await until(async () => (await batch.progress()).states.settled === 2, "the end of all turns");
+
+  const { summary } = await summaryOf(batch);
+  expect(summary).toMatchObject({ ok: 2, scored: 2, passed: 1, truncated: 1, byAgent: { wordy: { truncated: 1 } } });
+  const lines = new Map<string, ResultLine>();
+  for await (const line of batch.results()) lines.set(line.sample, line);
+  expect(lines.get("m3000")).not.toHaveProperty("truncated");
+  const cut = lines.get("m1000");
+  const note = "the output was cut at its limit";
+  expect(cut).toMatchObject({
+    ok: true,
+    truncated: ["output", "transcript"],
+    score: {
+      value: 0.5,
+      checks: [
+        { passed: false, note },
+        { passed: true, note },
+      ],
+    },
+  });
+  const handle = await scene.turnq.turn(cut?.turn ?? "");
+  expect(await handle.result()).toMatchObject({ truncated: ["output", "transcript"] });
+  expect(await handle.record(1)).toMatchObject({ truncated: ["output", "transcript"] });
+  const [head, row] = [resultCsvHead(), cut === undefined ? "" : resultCsv(cut)].map((text) =>
+    text.replaceAll(/"[^"]*"/g, "…").split(","),
+  );
+  expect(row?.[head?.indexOf("truncated") ?? -1]).toBe("output transcript");
 });

@@ -307,7 +307,10 @@ describe("runAttempt: the limit of a transcript", () => {
             void emit.call();
             emit.stepEnd({ program: "x".repeat(500_000) });
           }
-          for (let n = 0; n < 100_000; n += 1) emit.thought("t");
+          for (let n = 0; n < 50_000; n += 1) {
+            emit.thought("t");
+            emit.text("t");
+          }
           return "o".repeat(9_000_000);
         }),
       );

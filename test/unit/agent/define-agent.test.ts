@@ -138,6 +138,8 @@ describe("defineAgent", () => {
       failure: { code: "agent_error", retryable: false, message: expect.stringContaining("must be text") as string },
     });
     expect(record.failure?.message).toContain(what);
+    // U22: how to give it
+    expect(record.failure?.message).toContain("return { output: JSON.stringify(answer) }");
   });
 
   it("an object beside what was already said is no failure: the text is the answer", async () => {

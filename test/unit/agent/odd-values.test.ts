@@ -188,6 +188,20 @@ describe.each(Object.entries(ODD))("A26, C42: %s", (_name, { value, stored: as }
   });
 });
 
+it("U22: usage of which no figure can be used is unknown, and partial beside one that can", async () => {
+  const useless = { inputTokens: Number.NaN, outputTokens: -5 };
+  const none = await played(({ emit }) => (emit.usage(useless), "fine"));
+  expect(none.usage).toEqual({ modelCalls: 1, toolCalls: 0, known: "unknown" });
+  const some = await played(({ emit }) => (emit.usage({ ...useless, costUsd: 0.5 }), "fine"));
+  expect(some.usage).toEqual({ costUsd: 0.5, modelCalls: 1, toolCalls: 0, known: "partial" });
+  const both = await played(({ emit }) => {
+    emit.usage(useless);
+    emit.usage({ inputTokens: 3 });
+    return "fine";
+  });
+  expect(both.usage).toEqual({ inputTokens: 3, modelCalls: 2, toolCalls: 0, known: "partial" });
+});
+
 it("A26: figures of usage that are none are unknown, not 0, and a sum that lacks them says so", async () => {
   const record = await played(({ emit }) => {
     emit.usage({ inputTokens: 10, outputTokens: 5 });

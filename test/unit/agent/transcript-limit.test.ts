@@ -12,6 +12,9 @@ const MAX = 5000;
 const LONG = "x".repeat(100_000);
 /** A text is in a record up to three times: as output, message and step. */
 const COPIES = 4;
+/** Entries that are kept under a low limit, and what the largest of them, a tool with its messages, weighs. */
+const ENTRIES = 1000;
+const ENTRY_CHARS = 500;
 
 /** Every way in which an agent can say too much. */
 const WAYS: Readonly<Record<string, AgentFunction>> = {
@@ -53,11 +56,65 @@ const sizeOf = (record: TurnRecord, events: readonly object[]): number =>
   Math.max(JSON.stringify(record).length, JSON.stringify(events).length);
 
 describe("D01, limits.maxTranscriptChars: what is over is cut, and the turn ends as it would have", () => {
-  it.each(Object.entries(WAYS))("%s", async (_, run) => {
+  it.each(Object.entries(WAYS))("%s", async (way, run) => {
     const { after, events } = scene(fn(run), { maxTranscriptChars: MAX });
     const { record } = await after(BOUND_MS);
     expect([record.status, record.failure]).toEqual(["completed", undefined]);
-    expect(sizeOf(record, events)).toBeLessThan(COPIES * MAX + 5000);
+    const entries = /^many (tools|steps|messages)$/.test(way) ? ENTRIES * ENTRY_CHARS : 5000;
+    expect(sizeOf(record, events)).toBeLessThan(COPIES * MAX + entries);
+    // A model's name has a limit of its own.
+    expect(record.truncated?.includes("transcript") ?? false).toBe(way !== "the model of a call");
+  });
+
+  describe("U24: what counts is what is kept, and a cut shows in a field", () => {
+    const words =
+      (count: number): AgentFunction =>
+      ({ emit }) => {
+        for (let i = 0; i < count; i += 1) emit.text("word ");
+      };
+
+    it("all of a streamed answer that is within the limit", async () => {
+      const { record } = await scene(fn(words(500)), { maxTranscriptChars: 10_000 }).after(BOUND_MS);
+      expect(record.output).toBe("word ".repeat(500));
+      expect(record).not.toHaveProperty("truncated");
+      const full = (await scene(fn(words(2000)), { maxTranscriptChars: 10_000 }).after(BOUND_MS)).record;
+      expect(full.output).toBe("word ".repeat(2000));
+      expect(full).not.toHaveProperty("truncated");
+    });
+
+    it("also by default", async () => {
+      const { record } = await scene(fn(words(100_000))).after(BOUND_MS);
+      expect(record.output).toHaveLength(500_000);
+      expect(record).not.toHaveProperty("truncated");
+    });
+
+    it("messages that an agent gives as a whole", async () => {
+      const messages = Array.from({ length: 50 }, () => ({ role: "assistant" as const, content: "y".repeat(100) }));
+      const given = fn(() => ({ output: "fine", messages }));
+      const { record } = await scene(given, { maxTranscriptChars: 5000 }).after(BOUND_MS);
+      expect(record.messages.filter(({ role }) => role === "assistant")).toHaveLength(50);
+      expect(record).not.toHaveProperty("truncated");
+      const over = (await scene(given, { maxTranscriptChars: 4999 }).after(BOUND_MS)).record;
+      expect(over).toMatchObject({ output: "fine", truncated: ["transcript"] });
+    });
+  });
+
+  describe("U22: what was cut is said in a field", () => {
+    const cutBy = async (run: AgentFunction): Promise<TurnRecord["truncated"]> =>
+      (await scene(fn(run), { maxTranscriptChars: MAX }).after(BOUND_MS)).record.truncated;
+
+    it("the output with the text that it is made of", async () => {
+      expect(await cutBy(({ emit }) => emit.text(LONG))).toEqual(["output", "transcript"]);
+      expect(await cutBy(() => LONG)).toEqual(["output", "transcript"]);
+      const messages = [{ role: "assistant" as const, content: LONG }];
+      expect(await cutBy(({ emit }) => (emit.thought("t"), { messages }))).toEqual(["output", "transcript"]);
+    });
+
+    it("the transcript alone where the answer is whole", async () => {
+      expect(await cutBy(({ emit }) => (emit.text(LONG), { output: "the answer" }))).toEqual(["transcript"]);
+      expect(await cutBy(({ emit }) => (emit.toolEnd(emit.toolStart("t", LONG)), "whole"))).toEqual(["transcript"]);
+      expect(await cutBy(() => "x".repeat(MAX))).toBeUndefined();
+    });
   });
 
   it("a text that is cut says so, in the output and in the messages", async () => {

@@ -3,6 +3,7 @@ import { contains } from "../../../src/batch/contains.ts";
 import { checkProblem, scoreOf } from "../../../src/batch/score.ts";
 import type { Check, CheckType } from "../../../src/domain/check.ts";
 import { Score } from "../../../src/domain/check.ts";
+import { withCutNote } from "../../../src/domain/text.ts";
 import type { Json } from "../../../src/domain/json.ts";
 import { TurnStatus, outcomeOf } from "../../../src/domain/turn-result.ts";
 
@@ -44,6 +45,37 @@ describe("checks", () => {
     expect(scoreOf({ expect: [{ type: "number" }], target: 18 }, settled("none"))?.checks).toEqual([
       { type: "number", passed: false, note: "the output has no number" },
     ]);
+  });
+});
+
+describe("U22: the checks of an output that was cut at its limit", () => {
+  const cut = (types: readonly CheckType[], target: Json, kept: string) =>
+    scoreOf(
+      { expect: types.map((type) => ({ type })), target },
+      { output: withCutNote(kept), status: "completed", truncated: ["output", "transcript"] },
+    );
+  const note = "the output was cut at its limit";
+
+  test("equals and number miss, since the end is not there; includes and regex see what was kept; all say so", () => {
+    expect(cut(["equals", "number", "includes", "regex"], "5", "5")?.checks).toEqual([
+      { type: "equals", passed: false, note },
+      { type: "number", passed: false, note },
+      { type: "includes", passed: true, note },
+      { type: "regex", passed: true, note },
+    ]);
+  });
+
+  test("the note of the cut is no part of the output", () => {
+    expect(cut(["includes"], "limit", "five")?.passed).toBe(false);
+    expect(cut(["regex"], "e$", "five")?.passed).toBe(true);
+  });
+
+  test("where only the transcript was cut the output is whole", () => {
+    const score = scoreOf(
+      { expect: [{ type: "number" }], target: 5 },
+      { output: "5", status: "completed", truncated: ["transcript"] },
+    );
+    expect(score?.checks).toEqual([{ type: "number", passed: true }]);
   });
 });
 
