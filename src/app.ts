@@ -9,7 +9,7 @@ import { echoAgent } from "./agents/echo/echo-agent.ts";
 import { moduleAgent } from "./agents/module/module-agent.ts";
 import { noopAgent } from "./agents/noop/noop-agent.ts";
 import { scriptedAgent } from "./agents/scripted/scripted-agent.ts";
-import { didYouMean } from "./batch/nearest.ts";
+import { didYouMean } from "./parse/nearest.ts";
 import { scoreOf } from "./batch/score.ts";
 import { checkEntry, checkPlace, checkWorkerSettings, type AgentEntry, type AgentEntryInput } from "./config.ts";
 import { TurnqError } from "./domain/error.ts";

@@ -7,12 +7,11 @@ import { ChatConfig, Price } from "./agents/chat/chat-config.ts";
 import { CommandConfig } from "./agents/command/command-config.ts";
 import { ModuleConfig } from "./agents/module/module-config.ts";
 import { ScriptedConfig } from "./agents/scripted/script.ts";
-import { didYouMean } from "./batch/nearest.ts";
-import { fieldName, problemsOf, unknownKey } from "./batch/problem.ts";
+import { fieldProblem, problemsOf } from "./parse/problem.ts";
 import { TurnqError, messageOf } from "./domain/error.ts";
 import { deepFreeze } from "./domain/freeze.ts";
 import { Name } from "./domain/id.ts";
-import { Backoff, LimitsInput, RetryInput } from "./domain/limits.ts";
+import { LimitsInput, RetryInput } from "./domain/limits.ts";
 import { ModelSettingsInput } from "./simulator/model-settings.ts";
 
 const placed = { lane: Name.optional(), limits: LimitsInput.optional(), retry: RetryInput.optional() };
@@ -164,8 +163,7 @@ async function importFile(file: string): Promise<unknown> {
 export function checkConfig(content: unknown, where: string): ConfigFile {
   const parsed = ConfigFile.safeParse(content);
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.flatMap((issue) => problemsOfIssue(issue, content));
-  throw new TurnqError("config", problems.join("; "), { where });
+  throw new TurnqError("config", problemsOf(parsed.error, content, ConfigFile).map(fieldProblem).join("; "), { where });
 }
 
 /** What a program sets for a worker in the words of a configuration. */
@@ -181,9 +179,7 @@ const WorkerSettings = z.object({
 export function checkWorkerSettings(settings: unknown): void {
   const parsed = WorkerSettings.safeParse(settings);
   if (parsed.success) return;
-  const problems = problemsOf(parsed.error, settings, []).map(
-    ({ field, message }) => `${field ?? "options"}: ${message}`,
-  );
+  const problems = problemsOf(parsed.error, settings, WorkerSettings).map(fieldProblem);
   throw new TurnqError("config", problems.join("; "), { where: "worker" });
 }
 
@@ -207,47 +203,8 @@ export function checkPlace(agent: {
 }): void {
   const parsed = AgentPlace.safeParse(agent);
   if (parsed.success) return;
-  const problems = problemsOf(parsed.error, agent, []).map(({ field, message }) => `${field ?? "agent"}: ${message}`);
+  const problems = problemsOf(parsed.error, agent, AgentPlace).map(fieldProblem);
   throw new TurnqError("config", problems.join("; "), { where: `agent ${JSON.stringify(agent.name)}` });
-}
-
-const TYPES = ConfigAgent.options.map((option) => option.shape.type.value);
-
-function problemsOfIssue(issue: z.core.$ZodIssue, content: unknown): string[] {
-  const field = fieldName(issue.path);
-  const at = field === undefined ? "" : `${field}: `;
-  if (issue.code === "unrecognized_keys") {
-    const known = keysAt(issue.path.map(String), content);
-    return issue.keys.map((key) => `${at}${unknownKey(key, known)}`);
-  }
-  if (issue.code === "invalid_union" && issue.path.length === 3 && issue.path[2] === "type") {
-    const type = valueAt(content, issue.path.map(String));
-    const near = typeof type === "string" ? didYouMean(type, TYPES) : "";
-    return [`${at}must be one of ${TYPES.join(", ")}${near}`];
-  }
-  return problemsOf(new z.ZodError([issue]), content, []).map(({ message }) => `${at}${message}`);
-}
-
-/** The keys that an object of the configuration may have, by where it is. */
-function keysAt([room, name, part, ...deeper]: readonly string[], content: unknown): readonly string[] {
-  if (room === undefined) return Object.keys(ConfigFile.shape);
-  if (room === "retention") return Object.keys(RetentionEntry.shape);
-  if (room === "lanes") return Object.keys(LaneEntry.shape);
-  if (room !== "agents" || name === undefined) return [];
-  if (part === "limits") return Object.keys(LimitsInput.shape);
-  if (part === "retry") return Object.keys(deeper[0] === "backoff" ? Backoff.shape : RetryInput.shape);
-  const type = valueAt(content, ["agents", name, "type"]);
-  const option = ConfigAgent.options.find(({ shape }) => shape.type.value === type);
-  return part === undefined && option !== undefined ? Object.keys(option.shape) : [];
-}
-
-function valueAt(value: unknown, path: readonly string[]): unknown {
-  let found = value;
-  for (const part of path) {
-    if (typeof found !== "object" || found === null || !Object.hasOwn(found, part)) return undefined;
-    found = Reflect.get(found, part);
-  }
-  return found;
 }
 
 /** Replaces `${NAME}` in every text by the environment's value; `$${NAME}` is a plain `${NAME}`. */

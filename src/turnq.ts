@@ -4,10 +4,9 @@ import { Batch } from "./batch-handle.ts";
 import type { CheckType } from "./domain/check.ts";
 import { TurnqError } from "./domain/error.ts";
 import { TurnRequest } from "./domain/turn-request.ts";
-import { problemsOf } from "./batch/problem.ts";
+import { fieldProblem, problemsOf } from "./parse/problem.ts";
 import { requestsOfObjects } from "./batch/input.ts";
 import type { AgentDirectory, CellOptions } from "./batch/cells.ts";
-import { REQUEST_KEYS } from "./domain/turn-request.ts";
 import { BatchView } from "./queue/batch-view.ts";
 import type { Directory, KnownAgent } from "./queue/directory.ts";
 import type { TurnRow } from "./ledger/ledger.ts";
@@ -286,11 +285,7 @@ function manyOf(items: unknown, options: SubmitManyOptions | undefined): SubmitM
 function checkedRequest(request: unknown): TurnRequest {
   const parsed = TurnRequest.safeParse(request);
   if (parsed.success) return parsed.data;
-  const problems = problemsOf(parsed.error, request, REQUEST_KEYS);
-  throw new TurnqError(
-    "invalid_request",
-    problems.map(({ field, message }) => (field === undefined ? message : `${field}: ${message}`)).join("; "),
-  );
+  throw new TurnqError("invalid_request", problemsOf(parsed.error, request, TurnRequest).map(fieldProblem).join("; "));
 }
 
 /** What a fault of Redis, as its client throws it, means to a caller; anything else as it is. */

@@ -16,11 +16,13 @@ const EVERY = ["*"];
 
 const TABLE: Readonly<Record<string, Row>> = {
   "src/domain": { rooms: [], packages: ["zod"] },
+  // What people give, held against a schema: what is wrong with it, in words, with the nearest that is known.
+  "src/parse": { rooms: ["src/domain"], packages: ["fastest-levenshtein", "zod"] },
   "src/telemetry": { rooms: ["src/domain"], packages: ["pino", "pino-pretty", "zod"] },
   "src/agent": { rooms: ["src/domain", "src/telemetry"], packages: ["zod"] },
   "src/process": { rooms: ["src/domain"], packages: ["zod"] },
   "src/agents": {
-    rooms: ["src/agent", "src/domain", "src/process"],
+    rooms: ["src/agent", "src/domain", "src/parse", "src/process"],
     packages: ["@ai-sdk/anthropic", "@ai-sdk/openai-compatible", "ai", "jiti", "undici", "zod"],
   },
   "src/pause": { rooms: [], packages: [] },
@@ -30,20 +32,23 @@ const TABLE: Readonly<Record<string, Row>> = {
     packages: ["bullmq", "ioredis", "uuid", "zod"],
   },
   "src/batch": {
-    rooms: ["src/domain"],
-    packages: ["csv-parse", "csv-stringify", "fastest-levenshtein", "re2js", "zod"],
+    rooms: ["src/domain", "src/parse"],
+    packages: ["csv-parse", "csv-stringify", "re2js", "zod"],
   },
   "src/session": { rooms: ["src/domain"], packages: ["zod"] },
   "src/redis": { rooms: ["src/domain"], packages: ["ioredis", "zod"] },
-  "src/simulator": { rooms: ["src/domain", "src/process"], packages: ["@hono/node-server", "hono", "zod"] },
+  "src/simulator": {
+    rooms: ["src/domain", "src/parse", "src/process"],
+    packages: ["@hono/node-server", "hono", "zod"],
+  },
   "src/http": { rooms: ["src/domain", "src/telemetry"], packages: ["zod"] },
   "src/cli": {
     rooms: EVERY,
     packages: ["cli-table3", "commander", "fastest-levenshtein", "log-update", "picocolors", "pretty-ms", "zod"],
   },
-  // The schemas of the adapters' own config entries stand with the adapters, the words for what is wrong with a value with the input.
+  // The schemas of the adapters' own config entries stand with the adapters.
   "src/config.ts": {
-    rooms: ["src/agents", "src/batch", "src/domain", "src/simulator"],
+    rooms: ["src/agents", "src/domain", "src/parse", "src/simulator"],
     packages: ["jiti", "lilconfig", "zod"],
   },
   "src/app.ts": { rooms: EVERY, packages: ["ioredis", "zod"] },
@@ -55,6 +60,7 @@ const TABLE: Readonly<Record<string, Row>> = {
       "src/batch-handle.ts",
       "src/domain",
       "src/ledger",
+      "src/parse",
       "src/queue",
       "src/redis",
       "src/worker-handle.ts",

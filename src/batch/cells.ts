@@ -2,15 +2,15 @@ import type { CheckType } from "../domain/check.ts";
 import { TurnqError } from "../domain/error.ts";
 import { Id } from "../domain/id.ts";
 import { wellFormed } from "../domain/text.ts";
-import { REQUEST_MAX_BYTES, TurnRequest } from "../domain/turn-request.ts";
+import { LineRequest, REQUEST_MAX_BYTES, TurnRequest } from "../domain/turn-request.ts";
 import type { Cell } from "../domain/turn-request.ts";
 import { cellTurnId } from "../domain/cell-id.ts";
 import { WrittenNumber, mayLoseDigits, parseExactly, plainNumbers, writtenText } from "./exact-json.ts";
 import type { Mapping } from "./mapping.ts";
-import { MAPPABLE_KEYS, applyMapping, checkedMapping } from "./mapping.ts";
-import { didYouMean } from "./nearest.ts";
-import { problemsOf } from "./problem.ts";
-import type { Problem } from "./problem.ts";
+import { applyMapping, checkedMapping } from "./mapping.ts";
+import { didYouMean } from "../parse/nearest.ts";
+import { problemsOf } from "../parse/problem.ts";
+import type { Problem } from "../parse/problem.ts";
 import { checkProblem } from "./score.ts";
 
 /** What the batch must know of the agents. */
@@ -87,7 +87,7 @@ export function refuseFaulty(agents: Iterable<string>, directory: AgentDirectory
   const [first] = faults;
   if (first === undefined) return;
   const more = faults.slice(1).map(({ agent, fault }) => `; agent ${agent}: ${fault}`);
-  throw new TurnqError("config", `${first.fault}${more.join("")}.`, {
+  throw new TurnqError("config", `${first.fault}${more.join("")}`, {
     where: `agent ${first.agent}`,
     hint: "Correct that, or name other agents.",
   });
@@ -123,7 +123,7 @@ export function readSample(value: unknown, number: number, options: CellOptions,
   const parsed = TurnRequest.safeParse(candidate);
   if (!parsed.success) {
     const told = new Set(problems.map((problem) => problem.field));
-    problems.push(...problemsOf(parsed.error, candidate, MAPPABLE_KEYS).filter((problem) => !told.has(problem.field)));
+    problems.push(...problemsOf(parsed.error, candidate, LineRequest).filter((problem) => !told.has(problem.field)));
   }
   const agents = typeof raw.agent === "string" ? [raw.agent] : options.agents;
   if (agents.length === 0)

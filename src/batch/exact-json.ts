@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
-import { fieldName } from "./problem.ts";
-import type { Problem } from "./problem.ts";
+import { fieldName } from "../parse/problem.ts";
+import type { Problem } from "../parse/problem.ts";
 
 /**
  * A number of the text that a JavaScript number cannot hold: 9007199254740993 would become …992,

@@ -8,8 +8,9 @@ import { csvEntries } from "./csv-entries.ts";
 import { parseExactly } from "./exact-json.ts";
 import { readLines } from "./lines.ts";
 import type { Line } from "./lines.ts";
-import { problemText } from "./problem.ts";
-import type { LineProblem, Problem } from "./problem.ts";
+import { problemText } from "./line-problem.ts";
+import type { LineProblem } from "./line-problem.ts";
+import type { Problem } from "../parse/problem.ts";
 import { SeenIds } from "./seen.ts";
 
 /** Gives the bytes of the input from the start, as often as it is called. */

@@ -1,13 +1,13 @@
 import { TurnqError } from "../domain/error.ts";
-import { REQUEST_KEYS } from "../domain/turn-request.ts";
-import { didYouMean } from "./nearest.ts";
-import type { Problem } from "./problem.ts";
+import { LineRequest } from "../domain/turn-request.ts";
+import { didYouMean } from "../parse/nearest.ts";
+import type { Problem } from "../parse/problem.ts";
 
 /** Which column of a line each field of a request comes from; `meta.question` is a nested one. */
 export type Mapping = ReadonlyMap<string, string>;
 
 /** The fields that a column can be mapped to: all of a request but its place in the batch. */
-export const MAPPABLE_KEYS: readonly string[] = REQUEST_KEYS.filter((key) => key !== "batch");
+export const MAPPABLE_KEYS: readonly string[] = Object.keys(LineRequest.shape);
 
 /** Reads `input=question,target=answer,id=task_id`. Throws {@link TurnqError} `invalid_request`. */
 export function parseMapping(text: string): Mapping {

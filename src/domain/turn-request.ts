@@ -62,6 +62,9 @@ export const TurnRequest = z.strictObject({
 });
 export type TurnRequest = z.infer<typeof TurnRequest>;
 
+/** What a line of a batch may say: its place in the batch is the submission's to give. */
+export const LineRequest = TurnRequest.omit({ batch: true });
+
 /** A request as it is stored and run: the id, lane, limits and retry rules are settled. */
 export const StoredRequest = z.object({
   ...TurnRequest.shape,
@@ -74,6 +77,3 @@ export const StoredRequest = z.object({
   retry: Retry,
 });
 export type StoredRequest = z.infer<typeof StoredRequest>;
-
-/** The keys of a request, for the message that names the nearest known one. */
-export const REQUEST_KEYS: readonly string[] = Object.keys(TurnRequest.shape);

@@ -1,4 +1,5 @@
 import { TurnqError } from "../domain/error.ts";
+import { fieldProblem, problemsOf } from "../parse/problem.ts";
 import { ModelSettingsInput } from "./model-settings.ts";
 
 /** Reads `5..20` or `5`. Throws `invalid_request`. */
@@ -37,9 +38,9 @@ export function settingsOfText(text: string): ModelSettingsInput {
 export function checkedSettings(settings: object): ModelSettingsInput {
   const parsed = ModelSettingsInput.safeParse(settings);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new TurnqError("invalid_request", issue?.message ?? "is not valid", {
-    where: issue?.path.join(".") ?? "the simulator",
+  const problems = problemsOf(parsed.error, settings, ModelSettingsInput).map(fieldProblem);
+  throw new TurnqError("invalid_request", problems.join("; "), {
+    where: "the simulator",
     hint: "Faults are statuses from 400 to 599, hang, cut and slow, each with a share from 0 to 1.",
   });
 }

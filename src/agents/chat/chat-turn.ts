@@ -3,6 +3,7 @@ import type { AgentTurn } from "../../agent/ongoing-turn.ts";
 import { failure } from "../../domain/failure.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import { cleanText } from "../../domain/text.ts";
+import { fieldProblem, problemsOf } from "../../parse/problem.ts";
 import { ChatCalls, type CallSettings, type ChatRequest } from "./chat-calls.ts";
 import { ChatOptions, type ChatConfig, type Price } from "./chat-config.ts";
 import { withoutConsole, type ModelSource } from "./chat-model.ts";
@@ -68,9 +69,8 @@ export class ChatAgent extends Agent<ChatSetup> {
     const { chat, models, tools } = this.config;
     const said = ChatOptions.safeParse(this.init.options);
     if (!said.success) {
-      const [issue] = said.error.issues;
-      const where = ["options", ...(issue?.path ?? [])].join(".");
-      throw new ProviderFailure(failure("invalid_request", `${where}: ${issue?.message ?? "is not valid"}`));
+      const problems = problemsOf(said.error, this.init.options, ChatOptions).map(fieldProblem);
+      throw new ProviderFailure(failure("invalid_request", `options: ${problems.join("; ")}`));
     }
     const { model: _model, stop, ...settings } = { ...chat.options, ...said.data };
     const { turn: id, attempt, idempotencyKey } = this.init;

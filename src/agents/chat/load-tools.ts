@@ -5,6 +5,7 @@ import { z } from "zod";
 import { TurnqError, messageOf } from "../../domain/error.ts";
 import { toJson } from "../../domain/json.ts";
 import { cleanText } from "../../domain/text.ts";
+import { fieldProblem, problemsOf } from "../../parse/problem.ts";
 
 /** What a tool's `execute` is told beside its arguments. */
 export interface ToolContext {
@@ -44,10 +45,11 @@ export async function loadTools(file: string, baseDir: string): Promise<ChatTool
     throw new TurnqError("config", `the tools cannot be loaded: ${messageOf(error)}`, { where: file, cause: error });
   }
   const { tools, default: fallback } = Object(loaded) as { readonly tools?: unknown; readonly default?: unknown };
-  const parsed = Exported.safeParse(tools ?? Reflect.get(Object(fallback), "tools") ?? fallback);
+  const given: unknown = tools ?? Reflect.get(Object(fallback), "tools") ?? fallback;
+  const parsed = Exported.safeParse(given);
   if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new TurnqError("config", `tools.${issue?.path.join(".") ?? ""}: ${issue?.message ?? "is not valid"}`, {
+  const problems = problemsOf(parsed.error, given, Exported).map(fieldProblem);
+  throw new TurnqError("config", `tools: ${problems.join("; ")}`, {
     where: file,
     hint: "Export `tools`: by name {description, parameters, execute(args, context)}.",
   });

@@ -12,6 +12,7 @@ import { agentClassSpec, type SpecOptions } from "../../agent/class-spec.ts";
 import { emitterFor, type Emitter } from "../../agent/emitter.ts";
 import type { EventCollector } from "../../agent/event-collector.ts";
 import type { AgentTurn, TurnEnd } from "../../agent/ongoing-turn.ts";
+import { fieldProblem, problemsOf } from "../../parse/problem.ts";
 import { Script, actionsOf, type Action, type ScriptedConfig } from "./script.ts";
 
 const HANGING_PROGRAM = "setInterval(() => undefined, 1_000_000)";
@@ -68,7 +69,10 @@ export class ScriptedAgent extends Agent<ScriptedConfig | null | undefined> {
     if (own === undefined) return this.config?.script;
     const parsed = Script.safeParse(own);
     if (parsed.success) return parsed.data;
-    throw new TurnqError("config", `agent ${this.name}: options.script is not a script: ${parsed.error.message}`);
+    const problems = problemsOf(parsed.error, own, Script).map(fieldProblem);
+    throw new TurnqError("config", `options.script is no script: ${problems.join("; ")}`, {
+      where: `agent ${this.name}`,
+    });
   }
 
   async #act(action: Action, turn: AgentTurn, emit: Emitter): Promise<Ended> {

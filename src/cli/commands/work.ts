@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { once } from "node:events";
 import { join, resolve } from "node:path";
-import { didYouMean } from "../../batch/nearest.ts";
+import { didYouMean } from "../../parse/nearest.ts";
 import { TurnqError } from "../../domain/error.ts";
 import { abandonedText, phaseText } from "../close-text.ts";
 import type { ModelSettingsInput } from "../../simulator/model-settings.ts";

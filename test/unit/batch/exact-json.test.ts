@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { WrittenNumber, parseExactly, plainNumbers, writtenText } from "../../../src/batch/exact-json.ts";
-import type { Problem } from "../../../src/batch/problem.ts";
+import type { Problem } from "../../../src/parse/problem.ts";
 
 describe("parseExactly", () => {
   test("A29 a whole number beyond 2^53 keeps its digits", () => {

@@ -199,7 +199,7 @@ describe("problems are told in plain words, with line and field", () => {
     ['{"input":"x","target":{"a":1}}', ["line 1, field target: must be text, a number, true or false or a list"]],
     [
       '{"input":"x","expect":[{"type":"equal"}]}',
-      ['line 1, field expect[0].type: must be "equals", "includes", "regex" or "number"'],
+      ['line 1, field expect[0].type: must be "equals", "includes", "regex" or "number" (did you mean "equals"?)'],
     ],
     [
       '{"input":"x","batch":{"id":"b","sample":"s","epoch":1}}',

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { cellTurnId } from "../../../src/domain/cell-id.ts";
-import { nearestOf } from "../../../src/batch/nearest.ts";
 import { SeenIds } from "../../../src/batch/seen.ts";
 import { Id } from "../../../src/domain/id.ts";
 
@@ -51,15 +50,4 @@ describe("ids that were seen", () => {
       }),
     );
   });
-});
-
-test("the nearest known word, and none when nothing is near", () => {
-  expect(nearestOf("inptu", ["input", "id", "target"])).toBe("input");
-  expect(nearestOf("INPUT", ["input"])).toBe("input");
-  expect(nearestOf("GPT4", ["gpt-4", "claude"])).toBe("gpt-4");
-  expect(nearestOf("zzzzzz", ["input", "id"])).toBeUndefined();
-  expect(nearestOf("x", ["id"])).toBeUndefined();
-  expect(nearestOf("", ["id"])).toBeUndefined();
-  expect(nearestOf("y".repeat(1_000_000), ["input"])).toBeUndefined();
-  expect(nearestOf("x", [])).toBeUndefined();
 });

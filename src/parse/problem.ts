@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { cutText } from "../domain/text.ts";
 import { didYouMean } from "./nearest.ts";
+import { keysAt, valueAt } from "./schema-path.ts";
 
 /** What is wrong with a value: the field (`limits.timeoutMs`, `input[0].text`) and plain words about it. */
 export interface Problem {
@@ -8,22 +9,15 @@ export interface Problem {
   readonly message: string;
 }
 
-/** A problem and the input line it was found on. */
-export interface LineProblem extends Problem {
-  readonly line: number;
-}
-
-/** `line 12, field limits.timeoutMs: must be …`. */
-export function problemText(problem: LineProblem, unit = "line"): string {
-  return `${unit} ${problem.line}${problem.field === undefined ? "" : `, field ${problem.field}`}: ${problem.message}`;
-}
-
 type Issue = z.core.$ZodIssue;
 type PathPart = PropertyKey;
 
-/** What zod found in `value`, in words for the person who wrote it. `keys` are the names that are known at the top. */
-export function problemsOf(error: z.ZodError, value: unknown, keys: readonly string[]): Problem[] {
-  const found = error.issues.flatMap((issue) => problemsOfIssue(issue, [], { value, keys }));
+/**
+ * What a schema found in a value, in words for the person who wrote it. What is not known, a key or a value of a list, is
+ * named with the nearest that is: `schema` says which those are, at whatever depth.
+ */
+export function problemsOf(error: z.ZodError, value: unknown, schema: z.ZodType): Problem[] {
+  const found = error.issues.flatMap((issue) => problemsOfIssue(issue, [], { value, schema }));
   // Two rules on one number (a whole number, at most n) can say the same thing twice.
   return found.filter((one, index) => found.findIndex((other) => same(one, other)) === index);
 }
@@ -39,56 +33,65 @@ export function fieldName(path: readonly PathPart[]): string | undefined {
   return name === "" ? undefined : cutText(name, 100);
 }
 
+/** `limits.timeoutMs: must be …`; what is wrong with the value as a whole has no field before it. */
+export function fieldProblem({ field, message }: Problem): string {
+  return field === undefined ? message : `${field}: ${message}`;
+}
+
 interface Place {
   readonly value: unknown;
-  readonly keys: readonly string[];
+  readonly schema: z.ZodType;
 }
 
 function problemsOfIssue(issue: Issue, above: readonly PathPart[], place: Place): Problem[] {
   const path = [...above, ...issue.path];
+  const field = fieldName(path);
   if (issue.code === "unrecognized_keys") {
-    const known = path.length === 0 ? place.keys : [];
-    return issue.keys.map((key) => ({ field: fieldName(path), message: unknownKey(key, known) }));
+    const known = keysAt(place.schema, path, place.value);
+    return issue.keys.map((key) => ({ field, message: unknownKey(key, known) }));
   }
+  const value = valueAt(place.value, path);
   if (issue.code === "invalid_union") {
     const branch = branchMeant(issue.errors);
     if (branch !== undefined) return branch.flatMap((inner) => problemsOfIssue(inner, path, place));
+    if ("options" in issue && issue.options !== undefined) {
+      const known = issue.options.map(String);
+      return [{ field, message: `must be one of ${known.join(", ")}${nearWords(value, known)}` }];
+    }
   }
-  const absent = path.length > 0 && issue.code !== "custom" && valueAt(place.value, path) === undefined;
-  return [{ field: fieldName(path), message: absent ? "is missing" : wordsFor(issue) }];
+  const absent = path.length > 0 && issue.code !== "custom" && value === undefined;
+  return [{ field, message: absent ? "is missing" : wordsFor(issue, value) }];
 }
 
-function valueAt(value: unknown, path: readonly PathPart[]): unknown {
-  let found = value;
-  for (const part of path) {
-    if (typeof found !== "object" || found === null || !Object.hasOwn(found, part)) return undefined;
-    found = Reflect.get(found, part);
-  }
-  return found;
+function nearWords(value: unknown, known: readonly unknown[]): string {
+  const texts = known.filter((one) => typeof one === "string");
+  return typeof value === "string" ? didYouMean(value, texts) : "";
 }
 
 /** `unknown key "inptu" (did you mean "input"?)`. */
-export function unknownKey(key: string, known: readonly string[]): string {
+function unknownKey(key: string, known: readonly string[]): string {
   return `unknown key "${cutText(key, 60)}"${didYouMean(key, known)}`;
 }
 
-/** The branch of a union that the value was meant for: one whose type fits and whose content does not. */
+/** The branch of a union that the value was meant for: of those whose type fits, the one with the least to mend. */
 function branchMeant(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
-  return branches.find((issues) => issues.every((issue) => issue.path.length > 0 || issue.code !== "invalid_type"));
+  return branches
+    .filter((issues) => issues.every((issue) => issue.path.length > 0 || issue.code !== "invalid_type"))
+    .toSorted((a, b) => a.length - b.length)[0];
 }
 
-function wordsFor(issue: Issue): string {
+function wordsFor(issue: Issue, value?: unknown): string {
   switch (issue.code) {
     case "invalid_type":
       return `must be ${typeWords(issue.expected)}`;
     case "invalid_value":
-      return `must be ${listWords(issue.values.map((value) => JSON.stringify(value) ?? String(value)))}`;
+      return `must be ${listWords(issue.values.map(literalText))}${nearWords(value, issue.values)}`;
     case "too_small":
       return sizeWords(issue.origin, "at least", Number(issue.minimum));
     case "too_big":
       return sizeWords(issue.origin, "at most", Number(issue.maximum));
     case "invalid_key":
-      return `has a name that cannot be used: ${issue.issues.map(wordsFor).join(", ")}`;
+      return `has a name that cannot be used: ${issue.issues.map((inner) => wordsFor(inner)).join(", ")}`;
     case "invalid_union":
       return unionWords(issue.errors);
     case "invalid_format":
@@ -100,6 +103,10 @@ function wordsFor(issue: Issue): string {
     default:
       return "is not valid";
   }
+}
+
+function literalText(value: unknown): string {
+  return JSON.stringify(value) ?? String(value);
 }
 
 function unionWords(branches: readonly (readonly Issue[])[]): string {
