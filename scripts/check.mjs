@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const gates = ["format:check", "lint", "types", "layers", "knip", "publint", "test"];
+const gates = ["format:check", "lint", "types", "layers", "knip", "publint", "api:check", "test"];
 const rows = gates.map((gate) => {
   console.log(`\n== ${gate}`);
   const startedAt = Date.now();

@@ -48,6 +48,7 @@ export class Batch {
   readonly #view: BatchView;
   readonly #port: BatchPort;
 
+  /** @internal */
   constructor(id: string, view: BatchView, port: BatchPort) {
     this.id = id;
     this.#view = view;

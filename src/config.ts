@@ -66,6 +66,8 @@ export const ConfigFile = z.strictObject({
   retention: RetentionEntry.default({}),
 });
 export type ConfigFile = z.infer<typeof ConfigFile>;
+/** The same as a person writes it: see `defineConfig`. */
+export type TurnqConfig = z.input<typeof ConfigFile>;
 
 /** The configuration that holds: what the file says, and where it is. */
 export interface Config extends Readonly<ConfigFile> {
@@ -122,24 +124,32 @@ export interface LoadOptions {
   readonly cwd: string;
   /** Fills `${NAME}` in texts; `$${NAME}` stays as `${NAME}`. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Gives what a file that imports `turnq` gets; it is looked for from the file's folder unless given. */
+  readonly turnq?: (() => Promise<object>) | undefined;
 }
 
 /** Loads and checks the configuration. Throws `config`, naming the file and the field. */
 export async function loadConfig(options: LoadOptions): Promise<Config> {
+  const load = (file: string): Promise<unknown> => importFile(file, options.turnq);
   const search = lilconfig("turnq", {
     searchPlaces: NAMES,
-    loaders: { ".ts": importFile, ".mts": importFile, ".mjs": importFile, ".js": importFile, ".json": readJson },
+    loaders: { ".ts": load, ".mts": load, ".mjs": load, ".js": load, ".json": readJson },
   });
   const found =
-    options.file === undefined ? await search.search(options.cwd) : await loadFile(resolve(options.cwd, options.file));
+    options.file === undefined
+      ? await search.search(options.cwd)
+      : await loadFile(resolve(options.cwd, options.file), load);
   if (found === null)
     return deepFreeze({ file: undefined, baseDir: options.cwd, agents: {}, lanes: {}, retention: {} });
   const content = checkConfig(fillIn(found.config, options.env, found.filepath), found.filepath);
   return deepFreeze({ ...content, file: found.filepath, baseDir: dirname(found.filepath) });
 }
 
-async function loadFile(file: string): Promise<{ readonly config: unknown; readonly filepath: string }> {
-  return { filepath: file, config: extname(file) === ".json" ? await readJson(file) : await importFile(file) };
+async function loadFile(
+  file: string,
+  load: (file: string) => Promise<unknown>,
+): Promise<{ readonly config: unknown; readonly filepath: string }> {
+  return { filepath: file, config: extname(file) === ".json" ? await readJson(file) : await load(file) };
 }
 
 async function readJson(file: string): Promise<unknown> {
@@ -150,10 +160,12 @@ async function readJson(file: string): Promise<unknown> {
   }
 }
 
-async function importFile(file: string): Promise<unknown> {
+async function importFile(file: string, turnq: LoadOptions["turnq"]): Promise<unknown> {
   try {
+    // The names of this very copy, also where none is installed beside the file.
+    const virtualModules = turnq === undefined ? {} : { turnq: await turnq() };
     // No cache on disk: it would be the one thing that a run leaves behind outside its folder.
-    return await createJiti(import.meta.url, { fsCache: false }).import(file, { default: true });
+    return await createJiti(import.meta.url, { fsCache: false, virtualModules }).import(file, { default: true });
   } catch (error) {
     throw new TurnqError("config", `cannot be loaded: ${messageOf(error)}`, { where: file, cause: error });
   }

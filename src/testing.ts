@@ -8,7 +8,16 @@ import { findRedisServer } from "./redis/binary.ts";
 import { startRedisServer } from "./redis/server.ts";
 import type { Turnq } from "./turnq.ts";
 
-export { agentContract } from "./agent/agent-contract.ts";
+export {
+  CONTRACT_SCENARIOS,
+  agentContract,
+  type CannotPlay,
+  type ContractFactory,
+  type ContractPlay,
+  type ContractScenario,
+  type TestApi,
+} from "./agent/agent-contract.ts";
+export type { Script, ScriptedConfig } from "./agents/scripted/script.ts";
 export { ScriptedAgent, scriptedAgent } from "./agents/scripted/scripted-agent.ts";
 
 /** A turnq on a Redis of its own. */

@@ -9,7 +9,7 @@ import { requestsOfObjects } from "./batch/input.ts";
 import type { AgentDirectory, CellOptions } from "./batch/cells.ts";
 import { BatchView } from "./queue/batch-view.ts";
 import type { Directory, KnownAgent } from "./queue/directory.ts";
-import type { TurnRow } from "./ledger/ledger.ts";
+import type { LaneLimits, TurnRow } from "./ledger/ledger.ts";
 import type { LaneSet } from "./queue/lane-set.ts";
 import { withStored } from "./queue/partly-stored.ts";
 import type { Producer, Submitted } from "./queue/producer.ts";
@@ -20,7 +20,6 @@ import { listTurns, type TurnFilter } from "./queue/turn-list.ts";
 import { WorkerRegistry, type WorkerInfo } from "./queue/worker-registry.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
-import type { TurnWorkerOptions } from "./queue/worker.ts";
 import { redisError } from "./redis/connection.ts";
 import { WorkerHandle, type OpenWorker } from "./worker-handle.ts";
 
@@ -36,7 +35,7 @@ export interface WorkerOptions {
   /** Turns at once over all workers, by lane. Where it is given a lane that it does not name has no such limit any more. */
   readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
   /** What providers allow over all workers, by lane. Where it is given a lane that it does not name has no limits any more. */
-  readonly laneLimits?: TurnWorkerOptions["laneLimits"];
+  readonly laneLimits?: Readonly<Record<string, LaneLimits>> | undefined;
   /** How long settled turns are kept in its lanes: `maxAgeMs` (7 days) and `maxSettled` in a lane (1,000,000). */
   readonly retention?: Retention | undefined;
 }
@@ -77,6 +76,7 @@ export class Turnq {
   readonly #workers = new Set<WorkerHandle>();
   #closed: Promise<void> | undefined;
 
+  /** @internal */
   constructor(parts: Parts) {
     this.#parts = parts;
   }
@@ -106,7 +106,10 @@ export class Turnq {
     return this.batch(batch);
   }
 
-  /** Stores requests that are checked already, chunk by chunk, and tells what became of each. */
+  /**
+   * Stores requests that are checked already, chunk by chunk, and tells what became of each.
+   * @internal
+   */
   async *store(requests: AsyncIterable<TurnRequest>): AsyncGenerator<Submitted[]> {
     let stored = 0;
     try {
@@ -119,12 +122,18 @@ export class Turnq {
     }
   }
 
-  /** Ids among these requests that are taken by other content. */
+  /**
+   * Ids among these requests that are taken by other content.
+   * @internal
+   */
   conflicts(requests: readonly TurnRequest[]): Promise<string[]> {
     return this.#asked(() => this.#parts.producer.conflicts(requests));
   }
 
-  /** The fields in which a request differs from the turn that has its id. */
+  /**
+   * The fields in which a request differs from the turn that has its id.
+   * @internal
+   */
   difference(request: TurnRequest): Promise<string[]> {
     return this.#asked(() => this.#parts.producer.difference(request));
   }
@@ -132,6 +141,7 @@ export class Turnq {
   /**
    * The agents that are known here, for a check of input. Where none is known, those that are asked for pass.
    * With `runsHere` it also refuses an agent that lacks what it needs in this process, such as its key.
+   * @internal
    */
   agentDirectory(asked: readonly string[] = [], options: { readonly runsHere?: boolean } = {}): AgentDirectory {
     const { directory } = this.#parts;
@@ -145,7 +155,10 @@ export class Turnq {
     };
   }
 
-  /** Finds out what these agents of this process can do, or all of them: a check of input can then refuse what they cannot. */
+  /**
+   * Finds out what these agents of this process can do, or all of them: a check of input can then refuse what they cannot.
+   * @internal
+   */
   learnAgents(names?: readonly string[]): Promise<void> {
     return this.#parts.directory.learn(names);
   }

@@ -16,6 +16,7 @@ export class WorkerHandle {
   #started: OpenWorker | undefined;
   #closed: Promise<CloseReport> | undefined;
 
+  /** @internal */
   constructor(open: () => Promise<OpenWorker>) {
     this.#open = open;
   }

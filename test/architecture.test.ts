@@ -51,6 +51,8 @@ const TABLE: Readonly<Record<string, Row>> = {
     rooms: ["src/agents", "src/domain", "src/parse", "src/simulator"],
     packages: ["jiti", "lilconfig", "zod"],
   },
+  // Types only, and so free for every configuration that imports it.
+  "src/define-config.ts": { rooms: ["src/config.ts"], packages: [] },
   "src/app.ts": { rooms: EVERY, packages: ["ioredis", "zod"] },
   "src/testing.ts": { rooms: EVERY, packages: ["vitest"] },
   // The public handles: what app.ts puts together, as the library shows it.
@@ -75,9 +77,12 @@ const TABLE: Readonly<Record<string, Row>> = {
       "src/batch",
       "src/batch-handle.ts",
       "src/config.ts",
+      "src/define-config.ts",
       "src/domain",
       "src/ledger",
       "src/queue",
+      "src/redis",
+      "src/telemetry",
       "src/turnq.ts",
       "src/worker-handle.ts",
     ],

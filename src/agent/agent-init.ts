@@ -22,11 +22,11 @@ export interface StartOptions {
  * When an event is stored, where somebody waits for that: false when the attempt is no longer the
  * current one, so that nothing may be paid for any more. Never rejects.
  */
-export type Stored = Promise<boolean> | undefined;
+export type EventStored = Promise<boolean> | undefined;
 
 export interface CommunicateOptions {
   /** Must not throw; what it throws is ignored. */
-  readonly onEvent?: ((event: EventBody) => Stored | void) | undefined;
+  readonly onEvent?: ((event: EventBody) => EventStored | void) | undefined;
   /** The hard deadline, in ms from the call. */
   readonly timeoutMs?: number | undefined;
   /** Steps of this call. */

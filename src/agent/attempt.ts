@@ -7,7 +7,7 @@ import { TurnRecord, crashReason } from "../domain/turn-record.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
 import type { Usage } from "../domain/usage.ts";
 import type { Agent, StartOptions } from "./agent.ts";
-import type { Stored } from "./agent-init.ts";
+import type { EventStored } from "./agent-init.ts";
 import type { AgentSpec, AttemptInit } from "./agent-spec.ts";
 import { TIME_OVER, afterMs, systemClock, within, type Clock } from "./deadline.ts";
 import { EventCollector } from "./event-collector.ts";
@@ -31,7 +31,7 @@ export interface AttemptOrder {
   readonly mark: string;
   readonly start: StartOptions;
   /** Gets a stream in which everything is closed. Must not throw; what it throws is ignored. */
-  readonly onEvent: (event: EventBody) => Stored | void;
+  readonly onEvent: (event: EventBody) => EventStored | void;
   /** Gets usage that is told when the attempt is over, cumulative as before it. Must not throw. */
   readonly onLateUsage?: ((usage: Usage) => void) | undefined;
   /** Called once when the attempt is killed. Must not throw. */
@@ -91,7 +91,7 @@ class Attempt {
   /** Events that the agent waits for: while one is not stored it is not its own silence. */
   #storing = 0;
   /** The last answer of `onEvent`: whoever announces a call waits for it. */
-  #stored: Stored = undefined;
+  #stored: EventStored = undefined;
   #agent: Agent | undefined;
   #requested: StopRequest | undefined;
   #killed: KillReason | undefined;

@@ -79,6 +79,7 @@ export class EventCollector {
   #lastAt: number;
   #empty = true;
 
+  /** @internal */
   constructor(options: CollectorOptions) {
     this.#options = options;
     this.#account = new UsageAccount(options.announcesCalls);

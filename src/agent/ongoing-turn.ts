@@ -9,7 +9,7 @@ import type { StopReason } from "../domain/stop-reason.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import type { AttemptStatus, TurnRecord } from "../domain/turn-record.ts";
 import type { Input } from "../domain/turn-request.ts";
-import type { Stored } from "./agent-init.ts";
+import type { EventStored } from "./agent-init.ts";
 import { TIME_OVER, afterMs, within, type Clock } from "./deadline.ts";
 import type { EventCollector } from "./event-collector.ts";
 import { cleanDetails, type StepDetails } from "./open-step.ts";
@@ -96,7 +96,7 @@ export interface OngoingTurnOptions {
   readonly timeoutMs?: number | undefined;
   readonly maxSteps?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  readonly onEvent?: ((event: EventBody) => Stored | void) | undefined;
+  readonly onEvent?: ((event: EventBody) => EventStored | void) | undefined;
   readonly shouldStop?: (() => StopReason | undefined) | undefined;
   readonly buildRecord: (end: TurnEnd) => TurnRecord;
   /** Ends the agent's processes; called once at the deadline or when the signal is aborted. */
@@ -120,7 +120,7 @@ export class OngoingTurn implements AgentTurn {
   #callOffDeadline: () => void = () => undefined;
   #killed: KillCause | undefined;
   #wakeKilled: () => void = () => undefined;
-  #stored: Stored = undefined;
+  #stored: EventStored = undefined;
   #told: StopReason | undefined;
   #stopped: StopReason | undefined;
   #record: TurnRecord | undefined;
@@ -192,7 +192,7 @@ export class OngoingTurn implements AgentTurn {
       ...(threadId === undefined ? {} : { threadId }),
       ...(parentThreadId === undefined ? {} : { parentThreadId }),
     });
-    const stored = this.#stored as Stored;
+    const stored = this.#stored as EventStored;
     if (stored === undefined) return this.#killed === undefined;
     const { signal } = this;
     if (signal.aborted) return false;

@@ -46,7 +46,7 @@ export async function openStore(
   options: { readonly config?: string | undefined },
 ): Promise<OpenStore> {
   const { cwd, env } = context;
-  const config = await loadConfig({ file: options.config, cwd, env });
+  const config = await loadConfig({ file: options.config, cwd, env, turnq: () => import("../index.ts") });
   const entries = entriesOf(config);
   const agents = Object.entries(entries).map(([name, entry]) => playableEntry(name, entry));
   const simulated = new Map(

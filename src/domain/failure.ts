@@ -24,7 +24,7 @@ export const FailureCode = z.enum([
 ]);
 export type FailureCode = z.infer<typeof FailureCode>;
 
-/** A serialized error. `message` is at most {@link FAILURE_MESSAGE_MAX} characters. */
+/** A serialized error. `message` is at most 4000 characters. */
 export interface Failure {
   readonly code: FailureCode;
   readonly message: string;
@@ -45,16 +45,20 @@ export const Failure: z.ZodType<Failure> = z.object({
   cause: Cause.optional(),
 });
 
-/** What a failure uses up: one of `maxAttempts`, one of `maxCrashes`, or nothing. */
-export type Spends = "attempt" | "crash" | "nothing";
-/** What follows: another attempt, the end, or the turn goes back and keeps its place. */
-export type Then = "retry" | "retry_if_retryable" | "retry_on_timeout" | "gate" | "hand_back" | "end";
+/** What comes of a failure. */
+export interface FailureRule {
+  /** What it uses up: one of `maxAttempts`, one of `maxCrashes`, or nothing. */
+  readonly spends: "attempt" | "crash" | "nothing";
+  /** What follows: another attempt, the end, or the turn goes back and keeps its place. */
+  readonly then: "retry" | "retry_if_retryable" | "retry_on_timeout" | "gate" | "hand_back" | "end";
+}
+export type Spends = FailureRule["spends"];
 
 /**
  * The one map of what each failure spends and what comes next (design 7). `docs/failures.md`
  * shows the same rows and a test holds the two together.
  */
-export const FAILURE_POLICY: Readonly<Record<FailureCode, { readonly spends: Spends; readonly then: Then }>> = {
+export const FAILURE_POLICY: Readonly<Record<FailureCode, FailureRule>> = {
   agent_error: { spends: "attempt", then: "retry_if_retryable" },
   agent_crash: { spends: "attempt", then: "retry" },
   worker_lost: { spends: "crash", then: "retry" },

@@ -33,7 +33,7 @@ export const USAGE_FIELDS = [
   "modelCalls",
   "toolCalls",
 ] as const satisfies readonly (keyof Usage)[];
-export type UsageField = (typeof USAGE_FIELDS)[number];
+export type UsageField = Exclude<keyof Usage, "known">;
 
 /** The sum of nothing. */
 export const NO_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, known: "reported" });
@@ -81,7 +81,7 @@ export function addUsage(a: Usage, b: Usage): Usage {
   return sum;
 }
 
-/** The sum over a list; of an empty list {@link NO_USAGE}. */
+/** The sum over a list; of an empty list no calls, `reported`. */
 export function sumUsage(list: Iterable<Usage>): Usage {
   let sum: Usage | undefined;
   for (const usage of list) sum = sum === undefined ? { ...usage } : addUsage(sum, usage);

@@ -48,7 +48,10 @@ export class TurnHandle {
   readonly #watch: SettledWatch;
   readonly #errorOf: (error: unknown) => unknown;
 
-  /** `errorOf` makes of a fault of Redis what callers of turnq are thrown. */
+  /**
+   * `errorOf` makes of a fault of Redis what callers of turnq are thrown.
+   * @internal
+   */
   constructor(
     ledger: LaneLedger,
     watch: SettledWatch,

@@ -82,7 +82,7 @@ export interface CloseReport {
   readonly complete: boolean;
   /** Attempts that were not stored as handed back at the limit: another worker will find them lost. */
   readonly abandoned: number;
-  /** Their turns, at most {@link TURNS_NAMED}. */
+  /** Their turns, at most 20. */
   readonly turns: readonly string[];
 }
 

@@ -116,7 +116,7 @@ function checkBinary({ settings, cwd, lines }: CommandContext): RedisCheck {
 async function checkConfig({ cwd, env }: CommandContext, file: string | undefined): Promise<RedisCheck> {
   const base = { name: "configuration", severity: "error", wanted: "a valid one" } as const;
   try {
-    const config = await loadConfig({ file, cwd, env });
+    const config = await loadConfig({ file, cwd, env, turnq: () => import("../../index.ts") });
     const names = Object.keys(entriesOf(config));
     return {
       ...base,

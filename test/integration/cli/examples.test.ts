@@ -78,7 +78,7 @@ test("examples/command: an agent in shell, whose stdout is the answer", async ()
 });
 
 test("examples/module: an agent in a TypeScript module", async () => {
-  const config = resolve("examples/module/turnq.config.json");
+  const config = resolve("examples/module/turnq.config.ts");
   const args = ["run", "-", "--config", config, "--json", "--quiet"];
   const { code, stdout } = await folder.run(args, { input: '{"input": "hello"}\n' });
   expect(code).toBe(0);
