@@ -2,7 +2,8 @@ import { isCrashed } from "../src/domain/turn-record.ts";
 import type { Redis } from "ioredis";
 import { TurnState } from "../src/domain/lifecycle.ts";
 import { Outcome } from "../src/domain/turn-result.ts";
-import { USAGE_FIELDS, type Usage } from "../src/domain/usage.ts";
+import { costOfParts } from "../src/domain/cost.ts";
+import { USAGE_FIELDS, sumUsage, type Usage } from "../src/domain/usage.ts";
 import { closedAttempts } from "../src/ledger/answers.ts";
 import { laneKey, laneTag } from "../src/ledger/keys.ts";
 import type { ClosedAttempt } from "../src/ledger/ledger.ts";
@@ -166,14 +167,11 @@ function checkSpend(
   differ(say("crashed attempts"), number("crashed"), attempts.filter(({ status }) => isCrashed(status)).length);
   const usages = attempts.flatMap(({ usage, late }): Usage[] => (late === undefined ? [usage] : [usage, late]));
   for (const field of USAGE_FIELDS) {
-    differ(say(field), round(number(`u:${field}`)), round(usages.reduce((sum, usage) => sum + (usage[field] ?? 0), 0)));
+    const found = field === "costUsd" ? costOfParts(number("u:costNanoUsd")) : number(`u:${field}`);
+    differ(say(field), found, sumUsage(usages)[field] ?? 0);
   }
   for (const known of ["reported", "partial", "unknown"])
     differ(say(known), number(`known:${known}`), usages.filter((usage) => usage.known === known).length);
-}
-
-function round(value: number): number {
-  return Math.round(value * 1e6) / 1e6;
 }
 
 async function checkSession(

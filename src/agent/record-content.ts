@@ -1,7 +1,7 @@
 import type { Message } from "../domain/message.ts";
 import type { Step } from "../domain/step.ts";
 import type { PlanStep, TurnRecord } from "../domain/turn-record.ts";
-import type { Usage } from "../domain/usage.ts";
+import { readUsage, type Usage } from "../domain/usage.ts";
 import { boundList, boundMessages } from "./bound-messages.ts";
 import { validTurn } from "./transcript.ts";
 
@@ -19,7 +19,7 @@ export interface Content {
 
 /** What another process has put into a record, as far as there is room for it. */
 export function contentOf(record: TurnRecord, max: number | undefined): Content {
-  const { input, output, truncated = [], usage, model } = record;
+  const { input, output, truncated = [], model } = record;
   const messages = boundMessages(record.messages, max);
   const steps = boundList(record.steps, max);
   const plan = boundList(record.plan, max);
@@ -29,7 +29,7 @@ export function contentOf(record: TurnRecord, max: number | undefined): Content 
     messages: validTurn(input, messages),
     steps: [...steps],
     plan: [...plan],
-    usage,
+    usage: readUsage(record.usage),
     model,
     cuts: { output: truncated.includes("output"), transcript: cutHere || truncated.includes("transcript") },
   };

@@ -1,5 +1,6 @@
 import { cooperativeDeadlineMs, type Limits } from "../domain/limits.ts";
 import type { StopReason } from "../domain/stop-reason.ts";
+import { wholeCost } from "../domain/cost.ts";
 import type { EventBody } from "../domain/turn-event.ts";
 import { totalTokens } from "../domain/usage.ts";
 import { systemClock, type Clock } from "./deadline.ts";
@@ -72,7 +73,7 @@ export class TurnMonitor {
       steps: this.#steps,
       toolCalls: this.#toolCalls,
       tokens: this.#tokensBefore + this.#tokens,
-      costUsd: this.#costBefore + this.#costUsd,
+      costUsd: wholeCost(this.#costBefore + this.#costUsd),
     };
   }
 

@@ -1,4 +1,5 @@
 import type { Message } from "../domain/message.ts";
+import { wholeCost } from "../domain/cost.ts";
 import { NO_USAGE, UNKNOWN_USAGE, USAGE_FIELDS, addUsage, type Usage, type UsageField } from "../domain/usage.ts";
 
 const COUNTS: ReadonlySet<UsageField> = new Set(["modelCalls", "toolCalls"]);
@@ -95,8 +96,7 @@ function tokensBeyond(later: Usage, before: Usage | undefined): Usage | undefine
 /**
  * The messages with usage that adds up to `total` in every field. What the messages bear already is
  * kept where it fits in; the remainder is one explicit entry on the last assistant message, or on
- * an empty one where there is none. Cost and counts are in that entry alone: fractions of a cost
- * would not add up exactly.
+ * an empty one where there is none. What of cost and counts no message bears is in that entry alone.
  */
 export function bookUsage(messages: readonly Message[], total: Usage): Message[] {
   const fits = remainder(messages, total);
@@ -123,7 +123,8 @@ function remainder(messages: readonly Message[], total: Usage): Usage | undefine
     for (const field of USAGE_FIELDS) {
       const part = usage[field];
       if (part === undefined || part === 0) continue;
-      const left = (rest[field] ?? -1) - part;
+      const difference = (rest[field] ?? -1) - part;
+      const left = field === "costUsd" ? wholeCost(difference) : difference;
       if (left < 0) return undefined;
       rest[field] = left;
     }

@@ -36,24 +36,16 @@ export class SpendFold {
   }
 }
 
-/** Sums of costs that were added up in another order differ by less, in dollars. */
-const COST_NOISE_USD = 1e-9;
-
-/** True when both are the same amounts, a cost to a billionth of a dollar. */
+/** True when both are the same amounts. */
 export function sameUsage(a: Usage, b: Usage): boolean {
   if (a.known !== b.known) return false;
-  return USAGE_FIELDS.every((field) => {
-    const difference = Math.abs((a[field] ?? 0) - (b[field] ?? 0));
-    return field === "costUsd" ? difference < COST_NOISE_USD : difference === 0;
-  });
+  return USAGE_FIELDS.every((field) => (a[field] ?? 0) === (b[field] ?? 0));
 }
 
 /** The usage that went into no Result's output: all of it beyond that of the `answers`. As well known as the whole. */
 export function wastedOf(spend: Spend, answers: Spend): Usage {
   const beyond = exceedingUsage(spend.usage, answers.usage);
-  const { costUsd = 0, ...wasted } = beyond ?? { ...NO_USAGE, known: spend.usage.known };
-  const more: Usage = costUsd < COST_NOISE_USD ? wasted : { ...wasted, costUsd };
   // Where every attempt gave an answer, what was not reported of them was not wasted.
-  const none = spend.attempts === answers.attempts && sameUsage(more, { ...NO_USAGE, known: more.known });
-  return none ? { ...NO_USAGE } : more;
+  const known = spend.attempts === answers.attempts ? NO_USAGE.known : spend.usage.known;
+  return beyond ?? { ...NO_USAGE, known };
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import prettyMs from "pretty-ms";
 import type { BatchProgress } from "../batch-handle.ts";
+import { wholeCost } from "../domain/cost.ts";
 import { totalTokens } from "../domain/usage.ts";
 import type { Output } from "./output.ts";
 import { counted, dollars, shortNumber } from "./quantity-text.ts";
@@ -81,7 +82,7 @@ export function progressLine(progress: BatchProgress, rate: SettleRate): Progres
     usage,
     ...(costUsd === undefined || states.settled === 0 || left === 0
       ? {}
-      : { projectedCostUsd: (costUsd / states.settled) * turns }),
+      : { projectedCostUsd: wholeCost((costUsd / states.settled) * turns) }),
     ...(perSecond === undefined ? {} : { perSecond: Math.round(perSecond * 100) / 100 }),
     ...(perSecond === undefined || perSecond === 0 || left === 0
       ? {}

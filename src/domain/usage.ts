@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { COST_MAX_USD, wholeCost } from "./cost.ts";
 
 const count = z.number().int().nonnegative();
 /** Above it sums are not exact any more; whoever claims more reports no figure. */
@@ -7,6 +8,7 @@ const MOST = Number.MAX_SAFE_INTEGER;
 /**
  * What something cost. A figure that nobody reported is absent, never 0 and never guessed.
  * `inputTokens` is the uncached part. `modelCalls` and `toolCalls` are counted from events.
+ * `costUsd` is rounded to the billionth when it is reported, and sums of it are exact.
  * `known`: `reported` (all of it), `partial` (some of it; a floor), `unknown` (nothing was reported).
  */
 export const Usage = z.object({
@@ -42,7 +44,7 @@ export const NO_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, know
 export const UNKNOWN_USAGE: Usage = Object.freeze({ modelCalls: 0, toolCalls: 0, known: "unknown" });
 
 /**
- * Usage as someone outside gave it. A figure that is none (NaN, below 0, a text, over 2^53 - 1) counts as not reported, and the usage says
+ * Usage as someone outside gave it. A figure that is none (NaN, below 0, a text, over 2^53 - 1, over a million dollars) counts as not reported, and the usage says
  * that it lacks something. `unless` holds what is meant by a field that is not there. Never throws.
  */
 export function readUsage(said: object, unless: Partial<Usage> = {}): Usage {
@@ -60,9 +62,9 @@ export function readUsage(said: object, unless: Partial<Usage> = {}): Usage {
     const value = read(field);
     if (value === undefined) continue;
     const { data } = Usage.shape[field].safeParse(value);
-    if (data === undefined) whole = false;
+    if (data === undefined || (field === "costUsd" && data > COST_MAX_USD)) whole = false;
     else {
-      usage[field] = data === 0 ? 0 : data; // JSON has no -0
+      usage[field] = data === 0 ? 0 : rounded(field, data); // JSON has no -0
       any ||= field !== "modelCalls" && field !== "toolCalls";
     }
   }
@@ -71,12 +73,17 @@ export function readUsage(said: object, unless: Partial<Usage> = {}): Usage {
   return { ...usage, known: any ? "partial" : "unknown" };
 }
 
+/** A figure as it is kept: only costs have fractions. */
+function rounded(field: UsageField, value: number): number {
+  return field === "costUsd" ? wholeCost(value) : value;
+}
+
 /** Sums what is known, up to 2^53 - 1 a figure; `known` stays where both agree, mixed is `partial`. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const sum: Usage = { ...a, known: a.known === b.known ? a.known : "partial" };
   for (const field of USAGE_FIELDS) {
     const more = b[field];
-    if (more !== undefined) sum[field] = Math.min(MOST, (sum[field] ?? 0) + more);
+    if (more !== undefined) sum[field] = Math.min(MOST, rounded(field, (sum[field] ?? 0) + more));
   }
   return sum;
 }
@@ -96,7 +103,7 @@ export function exceedingUsage(later: Usage, booked: Usage): Usage | undefined {
   const more: Usage = { modelCalls: 0, toolCalls: 0, known: later.known };
   let any = false;
   for (const field of USAGE_FIELDS) {
-    const extra = (later[field] ?? 0) - (booked[field] ?? 0);
+    const extra = rounded(field, (later[field] ?? 0) - (booked[field] ?? 0));
     if (extra <= 0) continue;
     more[field] = extra;
     any = true;

@@ -1,3 +1,4 @@
+import { costOfParts } from "../domain/cost.ts";
 import { TurnState } from "../domain/lifecycle.ts";
 import { Outcome, TurnStatus } from "../domain/turn-result.ts";
 import { UNKNOWN_USAGE, USAGE_FIELDS, Usage } from "../domain/usage.ts";
@@ -81,6 +82,7 @@ export function batchCountsOf(fields: Readonly<Record<string, string>>): BatchCo
     known: knownOf(number("known:reported"), number("known:partial"), number("known:unknown")),
   };
   for (const field of USAGE_FIELDS) if (fields[`u:${field}`] !== undefined) usage[field] = number(`u:${field}`);
+  if (fields["u:costNanoUsd"] !== undefined) usage.costUsd = costOfParts(number("u:costNanoUsd"));
   return {
     turns,
     states: Object.fromEntries(

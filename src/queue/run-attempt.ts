@@ -3,6 +3,7 @@ import { runAttempt, type RunningAttempt } from "../agent/attempt.ts";
 import type { Spent } from "../agent/turn-monitor.ts";
 import type { StopRequest } from "../agent/verdict.ts";
 import type { AgentSpec } from "../agent/agent-spec.ts";
+import { wholeCost } from "../domain/cost.ts";
 import { messageOf } from "../domain/error.ts";
 import { TRANSCRIPT_MAX } from "../domain/text.ts";
 import type { EventBody } from "../domain/turn-event.ts";
@@ -144,7 +145,7 @@ function usedBefore(facts: TurnFacts): Spent {
     before.steps += attempt.steps;
     before.toolCalls += attempt.usage.toolCalls;
     before.tokens += totalTokens(attempt.usage) ?? 0;
-    before.costUsd += attempt.usage.costUsd ?? 0;
+    before.costUsd = wholeCost(before.costUsd + (attempt.usage.costUsd ?? 0));
   }
   return before;
 }

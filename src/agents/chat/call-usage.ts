@@ -1,4 +1,5 @@
 import type { LanguageModelUsage } from "ai";
+import { wholeCost } from "../../domain/cost.ts";
 import { NO_USAGE, UNKNOWN_USAGE, type Usage } from "../../domain/usage.ts";
 import type { Price } from "./chat-config.ts";
 
@@ -48,7 +49,7 @@ export function costOf(usage: Usage, price: Price): number {
     outputTokens * outputPerMTok +
     cacheReadTokens * cacheReadPerMTok +
     cacheWriteTokens * cacheWritePerMTok;
-  return cost / MILLION;
+  return wholeCost(cost / MILLION);
 }
 
 /** A call that the provider refused: it was made, and nothing was paid for it. */

@@ -138,3 +138,29 @@ test("U22: an answer that was cut at its limit says so in the record, the Result
   );
   expect(row?.[head?.indexOf("truncated") ?? -1]).toBe("output transcript");
 });
+
+test("U25, invariant 3: what a batch cost is to the billionth of a dollar the sum of its turns', its attempts' and its agents'", async () => {
+  const COSTS = [0.1, 0.2, 0.7, 0.001, 1e-9, 1 / 3];
+  const dusty = (name: string) =>
+    defineAgent(name, ({ text, attempt, emit }) => {
+      for (const costUsd of COSTS) emit.usage({ inputTokens: 1, costUsd: costUsd * (Number(text) + 1) });
+      if (attempt === 1) throw new Error("once more");
+      return "fine";
+    });
+  await scene.worker([dusty("left"), dusty("right")]);
+  const items = Array.from({ length: 6 }, (_, i) => ({ input: String(i), retry: { backoff: { delayMs: 1 } } }));
+  const batch = await scene.turnq.submitMany(items, { batch: "dust", agents: ["left", "right"] });
+  await until(async () => (await batch.progress()).states.settled === 12, "the end of all turns");
+
+  const { summary, whole } = await summaryOf(batch);
+  const parts = items.flatMap((_, i) => COSTS.map((cost) => Math.round(cost * (i + 1) * 1e9)));
+  const costUsd = (4 * parts.reduce((sum, part) => sum + part, 0)) / 1e9;
+  expect(whole).toBe(true);
+  expect([summary.usage.costUsd, (await batch.progress()).usage.costUsd]).toEqual([costUsd, costUsd]);
+  addsUp(summary);
+  const lines: ResultLine[] = [];
+  for await (const line of batch.results()) lines.push(line);
+  expect(sumUsage(lines.map(({ usage }) => usage)).costUsd).toBe(costUsd);
+  expect(sumUsage(lines.flatMap(({ attempts }) => attempts.map(({ usage }) => usage))).costUsd).toBe(costUsd);
+  expect(sumUsage(lines.map(({ wastedUsage }) => wastedUsage))).toEqual(summary.wastedUsage);
+});

@@ -207,7 +207,7 @@ test("figures that no one can have spent, attempt after attempt and turn after t
     emit.usage({
       inputTokens: most,
       outputTokens: text === "over" ? 1e300 : most,
-      costUsd: text === "over" ? 1e308 : most,
+      costUsd: text === "over" ? 1e308 : 1e6,
     });
     if (attempt < 3) throw new Error("once more");
     return "done";
@@ -229,7 +229,7 @@ test("figures that no one can have spent, attempt after attempt and turn after t
     expect(usage).toMatchObject(
       turn === "vb:s0:vast:1"
         ? { inputTokens: most, known: "partial" }
-        : { inputTokens: most, outputTokens: most, costUsd: most },
+        : { inputTokens: most, outputTokens: most, costUsd: 3e6 },
     );
   expect(results.find(({ turn }) => turn === "vb:s0:vast:1")?.usage).not.toHaveProperty("costUsd");
 });

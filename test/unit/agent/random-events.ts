@@ -29,7 +29,10 @@ export const anyUsage: fc.Arbitrary<Usage> = fc
     outputTokens: tokens,
     cacheReadTokens: tokens,
     reasoningTokens: tokens,
-    costUsd: fc.option(fc.double({ min: 0, max: 10, noNaN: true }), { nil: undefined }),
+    costUsd: fc.option(
+      fc.integer({ min: 0, max: 10 ** 10 }).map((units) => units / 1e9),
+      { nil: undefined },
+    ),
     modelCalls: fc.nat(4),
     toolCalls: fc.nat(4),
     known: fc.constantFrom("reported", "partial", "unknown"),

@@ -5,8 +5,8 @@ import type { Usage } from "../../../src/domain/usage.ts";
 
 const amount = fc.integer({ min: 0, max: 1_000_000 });
 
-// Costs are multiples of a power of two here, so that sums are exact and their order cannot matter.
-const cost = fc.integer({ min: 0, max: 1_000_000 }).map((units) => units / 1024);
+// As costs are kept: to the billionth of a dollar.
+const cost = fc.integer({ min: 0, max: 10 ** 13 }).map((units) => units / 1e9);
 
 export const usage: fc.Arbitrary<Usage> = fc
   .record(

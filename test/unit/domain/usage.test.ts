@@ -7,6 +7,7 @@ import {
   Usage,
   addUsage,
   exceedingUsage,
+  readUsage,
   sumUsage,
   totalTokens,
 } from "../../../src/domain/usage.ts";
@@ -45,7 +46,8 @@ describe("usage sums", () => {
         expect(sum.known).toBe(kinds.size === 1 ? list[0]?.known : "partial");
         for (const field of USAGE_FIELDS) {
           const told = list.flatMap((one) => one[field] ?? []);
-          expect(sum[field]).toBe(told.length === 0 ? undefined : told.reduce((total, one) => total + one, 0));
+          const total = told.reduce((before, one) => before + Math.round(one * 1e9), 0) / 1e9;
+          expect(sum[field]).toBe(told.length === 0 ? undefined : total);
         }
       }),
     );
@@ -72,6 +74,45 @@ describe("usage sums", () => {
         expect(Usage.parse(JSON.parse(JSON.stringify(one)))).toEqual(one);
       }),
     );
+  });
+});
+
+describe("U25: money is summed without dust", () => {
+  const cost = (costUsd: number): Usage => ({ ...NO_USAGE, costUsd });
+  /** As anything outside may report it. */
+  const reported = fc.double({ min: 0, max: 1000, noNaN: true });
+
+  test("the sum is the one that a person would write", () => {
+    expect(sumUsage(Array.from({ length: 30 }, () => cost(0.001))).costUsd).toBe(0.03);
+    expect(addUsage(cost(0.1), cost(0.2)).costUsd).toBe(0.3);
+    expect(exceedingUsage(cost(0.3), cost(0.1))?.costUsd).toBe(0.2);
+    expect(sumUsage([cost(999_999.999999999), cost(1e-9), cost(1_000_000)]).costUsd).toBe(2_000_000);
+  });
+
+  test("what is reported is kept to the billionth of a dollar, and from there on every sum is exact", () => {
+    fc.assert(
+      fc.property(fc.array(reported, { minLength: 1, maxLength: 40 }), fc.nat(), (costs, at) => {
+        const kept = costs.map((costUsd) => readUsage({ costUsd, known: "reported" }));
+        const parts = kept.map(({ costUsd = 0 }, i) => {
+          expect(Math.abs(costUsd - (costs[i] ?? 0))).toBeLessThanOrEqual(0.6e-9);
+          return Math.round(costUsd * 1e9);
+        });
+        const total = sumUsage(kept);
+        expect(total.costUsd).toBe(parts.reduce((sum, part) => sum + part, 0) / 1e9);
+        expect(sumUsage(kept.toReversed())).toEqual(total);
+        const [one = NO_USAGE] = kept.splice(at % kept.length, 1);
+        expect(exceedingUsage(total, one)?.costUsd ?? 0).toBe(sumUsage(kept).costUsd ?? 0);
+      }),
+    );
+  });
+
+  test("a report of more than a million dollars is no figure", () => {
+    expect(readUsage({ costUsd: 1_000_000 }).costUsd).toBe(1_000_000);
+    expect(readUsage({ costUsd: 1_000_001, inputTokens: 1, known: "reported" })).toEqual({
+      ...NO_USAGE,
+      inputTokens: 1,
+      known: "partial",
+    });
   });
 });
 

@@ -44,7 +44,8 @@ local function count_usage(batch, usage_json)
     if field == "known" then
       rcall("HINCRBY", K_BATCH .. batch, "known:" .. value, 1)
     elseif field == "costUsd" then
-      redis.pcall("HINCRBYFLOAT", K_BATCH .. batch, "u:costUsd", value)
+      -- In billionths of a dollar: whole numbers add up exactly.
+      redis.pcall("HINCRBY", K_BATCH .. batch, "u:costNanoUsd", string.format("%.0f", value * 1e9))
     elseif value > 0 or (field ~= "modelCalls" and field ~= "toolCalls") then
       redis.pcall("HINCRBY", K_BATCH .. batch, "u:" .. field, value)
     end
