@@ -1,3 +1,4 @@
+import { FAILED, FailureTally, type Failures } from "./batch/failure-tally.ts";
 import { resultLine, type ResultLine } from "./batch/result-line.ts";
 import { SpendFold, type Spend } from "./batch/spend.ts";
 import { TurnqError } from "./domain/error.ts";
@@ -84,6 +85,15 @@ export class Batch {
     } catch (error) {
       throw this.#port.errorOf(error);
     }
+  }
+
+  /** Why turns failed or expired: by the failure's code how many, and what the first of them said. Reads the Results of these only. */
+  async failures(): Promise<Failures> {
+    return this.#asked(async () => {
+      const tally = new FailureTally();
+      for await (const { result } of this.#view.settled({ outcomes: FAILED })) tally.add(result);
+      return tally.failures;
+    });
   }
 
   /** What each agent's attempts came to, over all generations, open turns and late spend included. Reads every turn. */

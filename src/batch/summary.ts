@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { cutText } from "../domain/text.ts";
 import { outcomeOf } from "../domain/turn-result.ts";
 import { isCrashed } from "../domain/turn-record.ts";
 import { NO_USAGE, Usage, addUsage } from "../domain/usage.ts";
+import { Failures, FailureTally } from "./failure-tally.ts";
 import type { ResultLine } from "./result-line.ts";
 import { sameUsage, wastedOf, type Spend } from "./spend.ts";
 import { wilson } from "./wilson.ts";
@@ -23,8 +23,7 @@ const tally = {
   crashedAttempts: count,
   usage: Usage,
   wastedUsage: Usage,
-  /** Turns that failed or expired, by the failure's code, each with what the first of them said. */
-  failures: z.record(z.string(), z.object({ turns: count, first: z.string(), message: z.string() })),
+  failures: Failures,
 };
 
 /** One agent's share of a batch. `turns` are its settled ones; `durationMs` is the sum of their durations. */
@@ -77,9 +76,6 @@ export interface SummaryFacts {
   readonly spendByAgent?: ReadonlyMap<string, Spend> | undefined;
 }
 
-/** Of a failure's message, in characters. */
-const FAILURE_CHARS = 300;
-
 const NOTHING: Spend = { attempts: 0, crashedAttempts: 0, usage: NO_USAGE };
 
 /** Sums for any number of result lines; holds no line. */
@@ -89,7 +85,7 @@ class Tally {
   readonly outcomes = { ok: 0, failed: 0, cancelled: 0, expired: 0 };
   readonly scores = { scored: 0, passed: 0 };
   #truncated = 0;
-  readonly #failures = new Map<string, { turns: number; readonly first: string; readonly message: string }>();
+  readonly #failures = new FailureTally();
   #attempts = 0;
   #crashedAttempts = 0;
   // Undefined until the first line: unknown usage must not become partial by being added to nothing.
@@ -101,7 +97,7 @@ class Tally {
     this.turns += 1;
     this.durationMs += line.durationMs;
     this.outcomes[outcomeOf(line.status)] += 1;
-    this.#addFailure(line);
+    this.#failures.add(line);
     if (line.truncated?.includes("output") === true) this.#truncated += 1;
     if (line.score !== null) this.scores.scored += 1;
     if (line.score?.passed === true) this.scores.passed += 1;
@@ -113,18 +109,6 @@ class Tally {
     if (answer === undefined) return;
     const { attempts, usage } = this.#answers ?? { attempts: 0, usage: undefined };
     this.#answers = { attempts: attempts + 1, crashedAttempts: 0, usage: sumOf(usage, answer.usage) };
-  }
-
-  #addFailure({ status, failure, error, turn }: ResultLine): void {
-    const outcome = outcomeOf(status);
-    if (outcome !== "failed" && outcome !== "expired") return;
-    const code = failure?.code ?? status;
-    const same = this.#failures.get(code);
-    if (same !== undefined) same.turns += 1;
-    else {
-      const message = cutText(failure?.message ?? error ?? "", FAILURE_CHARS);
-      this.#failures.set(code, { turns: 1, first: turn, message });
-    }
   }
 
   /** The spend that the lines hold. */
@@ -139,7 +123,7 @@ class Tally {
   sums(spend: Spend = this.spend): z.infer<z.ZodObject<typeof tally>> {
     const { attempts, crashedAttempts, usage } = spend;
     const wastedUsage = wastedOf(spend, this.#answers ?? NOTHING);
-    const failures = Object.fromEntries([...this.#failures].toSorted(([, a], [, b]) => b.turns - a.turns));
+    const { failures } = this.#failures;
     const truncated = this.#truncated === 0 ? {} : { truncated: this.#truncated };
     const counts = { ...this.outcomes, ...this.scores, ...truncated, attempts, crashedAttempts };
     return { ...counts, usage: { ...usage }, wastedUsage, failures };

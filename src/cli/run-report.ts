@@ -37,7 +37,7 @@ export async function tellSummary(context: CommandContext, options: ReportOption
   }
   await output.line(summaryTable(summary, output.colors));
   await output.line(summaryLine(summary));
-  for (const line of failureLines(summary)) await output.line(`  ${line}`);
+  for (const line of failureLines(summary.failures)) await output.line(`  ${line}`);
   if (facts.path !== undefined) await output.line(`results: ${facts.path}`);
   if (options.quiet === true) return summary;
   const next = nextLines(context, options, facts, summary).map((line) => `  ${line}`);
@@ -81,16 +81,20 @@ function withEpochs(argv: readonly string[], epochs: number): string[] {
   return [...kept, "--epochs", String(epochs)];
 }
 
-/** The exit code: 1 where the caller asked for it, with a word of why. */
+/** The exit code: 1 where nothing ended well, and where the caller asked for it, with a word of why. */
 export function verdict({ output }: CommandContext, options: ReportOptions, summary: Summary): number {
   const { threshold, failOnError } = options;
-  const { scored, passed, failed, expired } = summary;
+  const { scored, passed, ok, failed, expired } = summary;
   if (threshold !== undefined && (scored === 0 || passed / scored < threshold)) {
     output.note(
       scored === 0
         ? "no turn was scored, so the threshold is not met"
         : `${passed} of ${scored} passed, below the threshold of ${threshold}`,
     );
+    return EXIT.failed;
+  }
+  if (ok === 0) {
+    output.note("not one turn ended well");
     return EXIT.failed;
   }
   if (failOnError !== true || failed + expired === 0) return EXIT.ok;

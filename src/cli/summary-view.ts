@@ -1,3 +1,4 @@
+import type { Failures } from "../batch/failure-tally.ts";
 import type { AgentSummary, Summary } from "../batch/summary.ts";
 import type { Colors } from "./output.ts";
 import { harmless } from "./harmless.ts";
@@ -46,11 +47,12 @@ export function passedText(agent: Pick<AgentSummary, "passed" | "scored" | "pass
   return `${passed}/${scored} ${percent(passRate)} [${low}, ${high}]`;
 }
 
-/** Why turns failed: a line for each code, the most frequent first. */
-export function failureLines({ failures }: Summary): string[] {
+/** Why turns failed: a line for each code, the most frequent first, `auth 1,319: the provider answered 401 (first: TURN)`. */
+export function failureLines(failures: Failures): string[] {
   return Object.entries(failures).map(([code, { turns, first, message }]) => {
     const said = harmless(message).replaceAll(/\s+/g, " ").trim();
-    return `${counted(turns, "turn")} ${code}, first ${first}${said === "" ? "" : `: ${cutText(said, REASON_CHARS)}`}`;
+    const why = said === "" ? "" : `: ${cutText(said, REASON_CHARS)}`;
+    return `${code} ${turns.toLocaleString("en-US")}${why} (first: ${first})`;
   });
 }
 

@@ -20,6 +20,8 @@ export interface FollowOptions {
   /** Go on until every turn of the batch is settled. */
   readonly follow?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Only turns that ended so; all unless given. */
+  readonly outcomes?: readonly Outcome[] | undefined;
   /** Where to go on reading, and where reading ended; from the start unless given. */
   readonly place?: BatchPlace | undefined;
 }
@@ -72,7 +74,7 @@ export class BatchView {
       for (const ledger of await this.#ledgers()) {
         const page = await ledger.batchSettled(this.batch, places.get(ledger.lane) ?? 0, PAGE);
         found += page.turns.length;
-        yield* this.#read(ledger, page.turns);
+        yield* this.#read(ledger, page.turns, options.outcomes);
         // Only now: a reader who failed in the middle of a page gets it again.
         places.set(ledger.lane, page.next);
       }
@@ -108,9 +110,18 @@ export class BatchView {
     }
   }
 
-  async *#read(ledger: LaneLedger, turns: readonly string[]): AsyncGenerator<SettledTurn> {
+  async *#read(
+    ledger: LaneLedger,
+    turns: readonly string[],
+    outcomes: readonly Outcome[] = Outcome.options,
+  ): AsyncGenerator<SettledTurn> {
     const rows = (await ledger.rows(turns)).filter((row) => row?.state === "settled");
-    const settled = rows.flatMap((row) => (row === undefined ? [] : [{ turn: row.id, generation: row.generation }]));
+    const settled = rows.flatMap((row) =>
+      // A row that cannot say how it ended must not hide its Result.
+      row === undefined || !outcomes.includes(row.outcome ?? "failed")
+        ? []
+        : [{ turn: row.id, generation: row.generation }],
+    );
     const results = await ledger.results(settled);
     const requests = await ledger.requests(settled.map(({ turn }) => turn));
     for (const [i, result] of results.entries()) {

@@ -9,6 +9,7 @@ import { refuseToOverwrite } from "../out-file.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { counted } from "../quantity-text.ts";
 import type { ResultFormat } from "../../batch/results-file.ts";
+import { failureLines } from "../summary-view.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 
 interface ResultsOptions {
@@ -68,12 +69,13 @@ export async function results(context: CommandContext, id: string, options: Resu
         await sink.put(line);
       }
     } else sink = await fileSink(resolve(cwd, options.out), settledLines, options.format);
-    const { count } = await upToDate(collector, sink, read);
+    const collected = await upToDate(collector, sink, read);
     await sink.close();
     if (options.json === true && options.out !== undefined) {
-      await output.object({ type: "results", batch: id, out: options.out, turns, results: count });
+      await output.object({ type: "results", batch: id, out: options.out, turns, results: collected.count });
     }
     if (options.quiet === true) return EXIT.ok;
+    for (const why of failureLines(collected.summary({ turns }).failures)) output.note(why);
     const { settled } = states;
     if (retired > 0) output.note(`the results of ${counted(retired, "turn")} are gone: retention has removed them`);
     if (settled < turns)

@@ -6,6 +6,7 @@ import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
 import { OPTIONS } from "../option-parsers.ts";
 import { progressStyle, showProgress } from "../progress-view.ts";
+import { failureLines } from "../summary-view.ts";
 
 interface WatchOptions {
   readonly config?: string | undefined;
@@ -66,8 +67,13 @@ export async function watch(context: CommandContext, id: string, options: WatchO
     ended.abort();
     await shown;
     if (output.gone.aborted) return EXIT.ok;
-    if (options.json === true) await output.object(endOf(progress));
-    else await output.line(endText(progress));
+    const { failed, expired } = progress.outcomes;
+    // Whoever ends the watching does not wait for more.
+    const failures = failed + expired > 0 && !interruption.signal.aborted ? await batch.failures() : {};
+    if (options.json === true) await output.object({ ...endOf(progress), failures });
+    else
+      for (const line of [endText(progress), ...failureLines(failures).map((why) => `  ${why}`)])
+        await output.line(line);
     if (options.quiet !== true) output.note(`next: ${lines.of("results", id)}`);
     return interruption.signal.aborted ? EXIT.cancelled : EXIT.ok;
   } finally {

@@ -33,7 +33,8 @@ describe("on a batch that has ended", () => {
 
   test("watch ends at once with what became of it", async () => {
     expect(await ok("watch", "ended")).toBe(
-      "batch ended: 3 of 3 settled: 2 ok, 1 failed, 0 cancelled, 0 expired; 1 of 2 passed\n",
+      "batch ended: 3 of 3 settled: 2 ok, 1 failed, 0 cancelled, 0 expired; 1 of 2 passed\n" +
+        "  agent_error 1: it failed (first: ended:c:step:1)\n",
     );
     expect(jsonLines(await ok("watch", "ended", "--json")).at(-1)).toMatchObject({
       type: "batch",
@@ -108,7 +109,8 @@ test("cancel from another process ends a batch that runs: what runs stops within
     "batch slow: 2 cancelled, 1 running and told to stop, 0 settled before\n",
   );
   const { code, stdout } = await run.ended;
-  expect(code).toBe(0);
+  // Not one turn ended well.
+  expect(code).toBe(1);
   const results = jsonLines(stdout).filter(({ type }) => type === "result");
   expect(samplesOf(results)).toEqual(["1", "2", "3"]);
   for (const result of results) expect(result).toMatchObject({ status: "cancelled", error: "wrong prompt" });

@@ -242,7 +242,7 @@ test("the exit code is 0 also with failed turns; --threshold and --fail-on-error
   const first = await folder.run(command);
   expect(first.code).toBe(0);
   expect(first.stdout).toContain("  turnq retry codes --failed\n");
-  expect(first.stdout).toContain("\n  1 turn agent_error, first codes:2:step:1: it failed\n");
+  expect(first.stdout).toContain("\n  agent_error 1: it failed (first: codes:2:step:1)\n");
   expect((await folder.run([...command, "--fail-on-error"])).code).toBe(1);
   expect((await folder.run([...command, "--threshold", "0.5"])).code).toBe(0);
   const under = await folder.run([...command, "--threshold", "0.6"]);

@@ -110,10 +110,10 @@ test("why turns failed: a line for each code, the most frequent first, and no te
   collector.accept(line("5", { ok: false, error: "no more", status: "cancelled", cancelled: true, attempts: [] }));
   collector.accept(line("6"));
   const summary = collector.summary({ turns: 10, retired: 4, durationMs: 1 });
-  expect(failureLines(summary)).toEqual([
-    "2 turns timeout, first 2: after 10 ms",
-    expect.stringMatching(/^1 turn agent_error, first 1: bad[^\p{Cc}]*answer$/u),
-    "1 turn expired, first 4: late",
+  expect(failureLines(summary.failures)).toEqual([
+    "timeout 2: after 10 ms (first: 2)",
+    expect.stringMatching(/^agent_error 1: bad[^\p{Cc}]*answer \(first: 1\)$/u),
+    "expired 1: late (first: 4)",
   ]);
   expect(summary.failures).toMatchObject({ timeout: { turns: 2, first: "2" } });
   expect([summary.turns, summary.retired]).toEqual([6, 4]);
