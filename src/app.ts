@@ -140,6 +140,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       processes: processPort(processes, store, worker),
       start: { workingDirectory: baseDir, env: processes.allowedEnv() },
       onStart: wanted.onStart,
+      onEnd: wanted.onEnd,
       score: scoreOf,
       directory,
       lanes: new LaneSet(own, log),

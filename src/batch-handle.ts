@@ -5,6 +5,7 @@ import { TurnqError } from "./domain/error.ts";
 import type { BatchView, FollowOptions } from "./queue/batch-view.ts";
 import { cancelMany, type CancelOptions, type CancelProgress } from "./queue/cancel.ts";
 import type { BatchCounts, ClosedGate, LaneLedger, TurnRow } from "./ledger/ledger.ts";
+import type { OthersWanted, OtherTurns } from "./queue/other-turns.ts";
 import type { Retried } from "./queue/retry.ts";
 
 /** A batch's counts, and how many of its turns wait for the lease of a dead worker to end. */
@@ -85,6 +86,11 @@ export class Batch {
     } catch (error) {
       throw this.#port.errorOf(error);
     }
+  }
+
+  /** What waits in these lanes, for these agents, that is not of the batch: a worker that is started for it runs that too. */
+  async others(wanted: OthersWanted): Promise<OtherTurns> {
+    return this.#asked(() => this.#view.others(wanted));
   }
 
   /** Why turns failed or expired: by the failure's code how many, and what the first of them said. Reads the Results of these only. */

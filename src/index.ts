@@ -28,6 +28,8 @@ export type { TurnFilter } from "./queue/turn-list.ts";
 export type { WorkerInfo } from "./queue/worker-registry.ts";
 export { WaitTimeoutError, type EventsOptions, type ResultOptions, type TurnHandle } from "./queue/turn-handle.ts";
 export type { Retention } from "./queue/retention.ts";
+export type { EndedHere } from "./queue/worker-context.ts";
+export type { OthersWanted, OtherTurns } from "./queue/other-turns.ts";
 export type { Readiness } from "./queue/readiness.ts";
 export type { CloseOptions, ClosePhase, CloseReport } from "./queue/worker.ts";
 

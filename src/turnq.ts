@@ -32,6 +32,8 @@ export interface WorkerOptions {
   readonly concurrency?: number | undefined;
   /** Called when an attempt starts, before any code of its agent runs, with the earliest hard deadline of all, epoch ms. Must not throw. */
   readonly onStart?: ((deadlineAt: number | undefined) => void) | undefined;
+  /** Called when an attempt has ended here and is stored, and again for usage that it tells later. Must not throw. */
+  readonly onEnd?: TurnWorkerOptions["onEnd"];
   /** Turns at once over all workers, by lane. Where it is given a lane that it does not name has no such limit any more. */
   readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
   /** What providers allow over all workers, by lane. Where it is given a lane that it does not name has no limits any more. */

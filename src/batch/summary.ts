@@ -3,6 +3,7 @@ import { outcomeOf } from "../domain/turn-result.ts";
 import { isCrashed } from "../domain/turn-record.ts";
 import { NO_USAGE, Usage, addUsage } from "../domain/usage.ts";
 import { Failures, FailureTally } from "./failure-tally.ts";
+import { Others } from "./others-tally.ts";
 import type { ResultLine } from "./result-line.ts";
 import { sameUsage, wastedOf, type Spend } from "./spend.ts";
 import { wilson } from "./wilson.ts";
@@ -57,6 +58,8 @@ export const Summary = z.object({
   /** Of the run that tells it; else from the first start to the last end. */
   durationMs: z.number().nonnegative(),
   byAgent: z.record(z.string(), AgentSummary),
+  /** Turns that are not of the batch and were run too; absent when there were none. No other figure holds them. */
+  others: Others.optional(),
   /** What the simulator of this run has served: the ground truth for a simulated model's cost. */
   simulated: Served.optional(),
 });

@@ -108,6 +108,7 @@ export const OPTIONS = {
   threshold: () =>
     new Option("--threshold <p>", "exit 1 when less than this share of the scored turns passed").argParser(share),
   failOnError: () => new Option("--fail-on-error", "exit 1 when a turn failed"),
+  only: () => new Option("--only", "do not begin while turns of others wait in the lanes"),
   out: () => new Option("--out <file>", "where the result lines go").argParser(fileName),
   messages: () => new Option("--messages", "transcripts in the result lines"),
   config: () =>

@@ -1,7 +1,9 @@
+import type { Others } from "../batch/others-tally.ts";
 import type { Summary } from "../batch/summary.ts";
 import type { Batch } from "../batch-handle.ts";
 import type { CommandContext } from "./context.ts";
 import { EXIT } from "./failure-text.ts";
+import { othersLine } from "./others-view.ts";
 import { counted } from "./quantity-text.ts";
 import type { ResultCollector } from "./result-collector.ts";
 import type { Simulation } from "./simulation.ts";
@@ -21,6 +23,8 @@ export interface RunFacts {
   readonly batch: Batch;
   readonly collector: ResultCollector;
   readonly simulation?: Simulation | undefined;
+  /** What was done for others; undefined when there were none. */
+  readonly others?: Others | undefined;
   readonly durationMs: number;
   /** Where the results are; undefined when they went to stdout. */
   readonly path?: string | undefined;
@@ -30,7 +34,12 @@ export interface RunFacts {
 export async function tellSummary(context: CommandContext, options: ReportOptions, facts: RunFacts): Promise<Summary> {
   const { output } = context;
   const simulated = await facts.simulation?.served().catch(() => undefined);
-  const summary: Summary = { ...(await countsOf(facts)), ...(simulated === undefined ? {} : { simulated }) };
+  const { others } = facts;
+  const summary: Summary = {
+    ...(await countsOf(facts)),
+    ...(others === undefined ? {} : { others }),
+    ...(simulated === undefined ? {} : { simulated }),
+  };
   if (options.json === true) {
     await output.object(summary);
     return summary;
@@ -38,6 +47,7 @@ export async function tellSummary(context: CommandContext, options: ReportOption
   await output.line(summaryTable(summary, output.colors));
   await output.line(summaryLine(summary));
   for (const line of failureLines(summary.failures)) await output.line(`  ${line}`);
+  if (others !== undefined && others.attempts > 0) await output.line(othersLine(others));
   if (facts.path !== undefined) await output.line(`results: ${facts.path}`);
   if (options.quiet === true) return summary;
   const next = nextLines(context, options, facts, summary).map((line) => `  ${line}`);

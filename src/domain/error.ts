@@ -15,6 +15,7 @@ export const ERROR_CODES = {
   unknown_agent: "No agent of this name is known.",
   unsupported: "The agent cannot do what the request asks of it.",
   config: "The configuration is not valid.",
+  others_waiting: "Turns of others wait in the lanes, and only one's own were to be run.",
   // looking things up
   not_found: "There is no such turn, batch or record.",
   ambiguous: "More than one turn has this id; name the lane.",

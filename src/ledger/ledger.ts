@@ -323,6 +323,8 @@ export interface LaneLedger {
   batches(limit: number): Promise<readonly BatchPlaced[]>;
   /** Open attempts whose lease has ended: turns of workers that are away. */
   overdue(): Promise<number>;
+  /** The turns of at most `limit` of them. */
+  overdueTurns(limit: number): Promise<readonly string[]>;
   /** Some turns whose time to be started is over: at most `limit`, the longest due first. */
   expired(limit: number): Promise<readonly string[]>;
 }

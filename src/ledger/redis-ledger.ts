@@ -318,6 +318,12 @@ class RedisLaneLedger implements LaneLedger {
     return this.#redis.zcount(this.#key("leases"), "-inf", await this.#now());
   }
 
+  async overdueTurns(limit: number): Promise<readonly string[]> {
+    const now = String(await this.#now());
+    const open = await this.#redis.zrange(this.#key("leases"), "-inf", now, "BYSCORE", "LIMIT", 0, limit);
+    return open.map((attempt) => attempt.replace(/#\d+$/, ""));
+  }
+
   async expired(limit: number): Promise<readonly string[]> {
     return this.#redis.zrange(this.#key("expiry"), "-inf", String(await this.#now()), "BYSCORE", "LIMIT", 0, limit);
   }

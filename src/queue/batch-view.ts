@@ -5,6 +5,7 @@ import { Outcome, type TurnResult } from "../domain/turn-result.ts";
 import { addUsage } from "../domain/usage.ts";
 import type { BatchCounts, ClosedAttempt, ClosedGate, LaneLedger, TurnRow } from "../ledger/ledger.ts";
 import type { LaneSet } from "./lane-set.ts";
+import { otherTurns, type OthersWanted, type OtherTurns } from "./other-turns.ts";
 
 const PAGE = 200;
 /** How often a batch that is followed is looked at, in ms. */
@@ -48,6 +49,11 @@ export class BatchView {
   /** The lanes that hold turns of the batch. */
   async lanes(): Promise<string[]> {
     return (await this.#holding()).map(({ ledger }) => ledger.lane);
+  }
+
+  /** What waits in these lanes and is not of the batch. */
+  others(wanted: OthersWanted): Promise<OtherTurns> {
+    return otherTurns(this.#lanes, this.batch, wanted);
   }
 
   /** Open attempts of dead workers in the batch's lanes. */

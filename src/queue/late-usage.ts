@@ -35,13 +35,16 @@ export async function bookLate(
 export class LateUsage {
   readonly #lane: Booking;
   readonly #attempt: OpenAttempt;
+  readonly #onBooked: (more: Usage) => void;
   #told: Usage | undefined;
   #stored = false;
   #booking = false;
 
-  constructor(lane: Booking, attempt: OpenAttempt) {
+  /** `onBooked` is told what each booking added, and must not throw. */
+  constructor(lane: Booking, attempt: OpenAttempt, onBooked: (more: Usage) => void) {
     this.#lane = lane;
     this.#attempt = attempt;
+    this.#onBooked = onBooked;
   }
 
   /** Takes a cumulative report. */
@@ -64,7 +67,9 @@ export class LateUsage {
     try {
       for (let usage = this.#next(); usage !== undefined; usage = this.#next()) {
         const late = await bookLate(this.#lane, this.#attempt, usage);
-        if (late !== undefined) log.info({ ...this.#attempt, late }, "usage that was told late is booked");
+        if (late === undefined) continue;
+        log.info({ ...this.#attempt, late }, "usage that was told late is booked");
+        this.#onBooked(late);
       }
     } catch (error) {
       log.error({ ...this.#attempt, error: messageOf(error) }, "usage that was told late is not booked");

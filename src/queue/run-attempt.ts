@@ -47,7 +47,10 @@ export async function runBegun(
       release();
       return undefined;
     }
-    const late = new LateUsage(lane, { turn: request.id, attempt });
+    const ended = { ...name, agent: request.agent, batch: request.batch?.id };
+    const late = new LateUsage(lane, { turn: request.id, attempt }, (usage) =>
+      worker.onEnd?.({ ...ended, usage, first: false, late: true }),
+    );
     const { running, progress, pipe } = started(lane, spec, job, begun, name, (usage) => late.take(usage));
     stop = (reason) => {
       running.stop(reason);
@@ -68,6 +71,8 @@ export async function runBegun(
     const letGo = (): void => {
       release();
       worker.running.delete(here);
+      const first = facts.attempts.every((before) => before.worker !== worker.workerId);
+      worker.onEnd?.({ ...ended, usage: record.usage, first, late: false });
       late.attemptStored();
     };
     return { facts, record, worker: worker.workerId, stopReason, events: (last) => pipe.end(last), letGo };

@@ -6,6 +6,7 @@ import type { Score } from "../domain/check.ts";
 import type { Truncated } from "../domain/turn-record.ts";
 import type { TurnStatus } from "../domain/turn-result.ts";
 import type { StoredRequest } from "../domain/turn-request.ts";
+import type { Usage } from "../domain/usage.ts";
 import type { LeaseKeeper } from "./lease-keeper.ts";
 
 /** What an attempt is known by, for its mark. */
@@ -39,6 +40,19 @@ export interface RunningTurn extends AttemptName {
   readonly kill: () => void;
 }
 
+/** An attempt that has ended in this worker, or what it told of its usage later. */
+export interface EndedHere extends AttemptName {
+  readonly agent: string;
+  /** The turn's batch. */
+  readonly batch?: string | undefined;
+  /** What it used; of one that told more later, what is beyond that. */
+  readonly usage: Usage;
+  /** True for the first attempt of its turn in this worker. */
+  readonly first: boolean;
+  /** True when it had ended before, and this is only what it used beyond what was told then. */
+  readonly late: boolean;
+}
+
 /** What all lanes of one worker share. */
 export interface WorkerContext {
   readonly workerId: string;
@@ -51,6 +65,8 @@ export interface WorkerContext {
   readonly running: Set<RunningTurn>;
   /** Called when an attempt is among them, before any code of its agent runs. Must not throw. */
   readonly onStart?: (() => void) | undefined;
+  /** Called when an attempt has ended here and is stored, whatever it ended in. Must not throw. */
+  readonly onEnd?: ((ended: EndedHere) => void) | undefined;
   /** Aborted when the worker takes no more turns. */
   readonly closing: AbortSignal;
   /** Aborted at the limit of a shutdown: what has not been stored by then is given up. */

@@ -66,6 +66,8 @@ export interface TurnWorkerOptions {
   readonly log: Log;
   /** Called when an attempt starts, before any code of its agent runs, with the earliest hard deadline of all, epoch ms. Must not throw. */
   readonly onStart?: ((deadlineAt: number | undefined) => void) | undefined;
+  /** Called when an attempt has ended here and is stored, and again for usage that it tells later. Must not throw. */
+  readonly onEnd?: WorkerContext["onEnd"];
   /** How long settled turns are kept. */
   readonly retention?: Retention | undefined;
   /** How often this worker looks after its lanes, in ms; 10 s unless given. */
@@ -187,6 +189,7 @@ export class TurnWorker {
       log: this.#options.log,
       running: this.#running,
       onStart: () => this.#options.onStart?.(this.deadlineAt),
+      onEnd: this.#options.onEnd,
       closing: this.#closing.signal,
       givenUp: this.#givenUp.signal,
     };

@@ -1,10 +1,9 @@
 import type { Command } from "commander";
-import { join, resolve } from "node:path";
+import { resolve } from "node:path";
 import type { InputReport } from "../../batch/input.ts";
 import type { ReadableInput } from "../../batch/spool.ts";
 import type { Batch } from "../../batch-handle.ts";
 import type { BatchPlace } from "../../queue/batch-view.ts";
-import type { WorkerHandle } from "../../worker-handle.ts";
 import {
   cellOptions,
   checkTurns,
@@ -14,12 +13,10 @@ import {
   type InputOptions,
   type StoredTurns,
 } from "../batch-input.ts";
-import { abandonedText, phaseText } from "../close-text.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { followBatch } from "../follow-batch.ts";
 import type { Interruption } from "../interruption.ts";
-import { laneSettings } from "../lane-settings.ts";
 import { openStore, type OpenStore } from "../open-store.ts";
 import { OPTIONS, withTurnOptions } from "../option-parsers.ts";
 import { refuseToOverwrite } from "../out-file.ts";
@@ -29,21 +26,15 @@ import { counted } from "../quantity-text.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 import { resultsPath } from "../results-path.ts";
 import { tellSummary, verdict } from "../run-report.ts";
-import { startSimulation, type Simulation } from "../simulation.ts";
-import type { ModelSettingsInput } from "../../simulator/model-settings.ts";
+import { RunWorker, type RunWorkerOptions } from "../run-worker.ts";
 import { newBatchId } from "../type-next.ts";
 
-interface RunOptions extends InputOptions {
-  readonly concurrency: number;
+interface RunOptions extends InputOptions, RunWorkerOptions {
   readonly threshold?: number | undefined;
   readonly failOnError?: boolean | undefined;
   readonly out?: string | undefined;
-  readonly sim?: ModelSettingsInput | undefined;
   readonly messages?: boolean | undefined;
 }
-
-/** How long a shutdown may take before what still runs is left to be found lost, in ms. */
-const CLOSE_WITHIN_MS = 10_000;
 
 /** Adds `turnq run`. */
 export function addRun(program: Command, act: (file: string, options: RunOptions) => Promise<void>): void {
@@ -52,6 +43,7 @@ export function addRun(program: Command, act: (file: string, options: RunOptions
       "Submits each line of FILE (JSONL or CSV; - is stdin) as a turn for each agent, works on them, and writes the results while they come.",
     )
     .addOption(OPTIONS.concurrency())
+    .addOption(OPTIONS.only())
     .addOption(OPTIONS.threshold())
     .addOption(OPTIONS.failOnError())
     .addOption(OPTIONS.out())
@@ -95,10 +87,10 @@ class Run {
   /** Aborted when the run is to end early: by a signal, or since nobody reads it any more. */
   readonly #early: AbortSignal;
   readonly #batch: Batch;
+  readonly #worker: RunWorker;
   /** The agents that its turns name. */
   #agents: ReadonlySet<string> = new Set();
   #collector: ResultCollector;
-  #simulation: Simulation | undefined;
   readonly #startedAt: number;
 
   constructor(
@@ -117,6 +109,7 @@ class Run {
     this.#startedAt = context.now();
     const id = options.batch ?? newBatchId(new Date(this.#startedAt), Math.random);
     this.#batch = store.turnq.batch(id);
+    this.#worker = new RunWorker(context, options, store, this.#batch);
     this.#collector = new ResultCollector(id);
   }
 
@@ -126,6 +119,7 @@ class Run {
     const cells = cellOptions(this.#store, this.#batch.id, this.#file, { ...this.#options, runsHere: true });
     const report = await checkTurns(turnq, input, cells, this.#early);
     await probeResultsFile(this.#resultsPath());
+    if (!(await this.#isComplete(report))) await this.#worker.refuseOthers(report, "Nothing was stored.");
     this.#hint(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);
     const stored = await storeTurns(turnq, input, cells, {
       signal: this.#early,
@@ -139,8 +133,15 @@ class Run {
       await this.#work(() => turnsOf(input, cells));
       return await this.#report();
     } finally {
-      await this.#simulation?.close();
+      await this.#worker.end();
     }
+  }
+
+  /** True when the batch seems to have all these turns, settled: then there is nothing to run. */
+  async #isComplete(report: InputReport): Promise<boolean> {
+    if (!(await this.#batch.exists())) return false;
+    const { turns, states } = await this.#batch.progress();
+    return states.settled === turns && report.turns <= turns;
   }
 
   /** Something to know that is no fault: not with `--quiet`. */
@@ -182,7 +183,7 @@ class Run {
     const { output, now } = this.#context;
     const place: BatchPlace = new Map();
     const sink = await this.#openSink(place);
-    const worker = await this.#startWorker(turns);
+    await this.#startWorker(turns);
     const ended = new AbortController();
     const progress = showProgress({
       output,
@@ -203,7 +204,7 @@ class Run {
       try {
         for await (const line of this.#collector.fresh(lines)) await sink.put(line);
       } finally {
-        await this.#closeWorker(worker);
+        await this.#closeWorker();
       }
       // What settled while the worker closed.
       if (this.#early.aborted) await this.#drain(place, sink);
@@ -229,41 +230,17 @@ class Run {
     return json === true ? undefined : resultsPath(cwd, this.#batch.id);
   }
 
-  /** A worker for the agents of these turns, and for no other: what else waits in the store is not this command's to pay for. */
-  async #startWorker(requests: () => ReturnType<typeof turnsOf>): Promise<WorkerHandle | undefined> {
+  async #startWorker(requests: () => ReturnType<typeof turnsOf>): Promise<void> {
     const { turns, states } = await this.#batch.progress();
-    if (states.settled === turns || this.#early.aborted) return undefined;
-    const { agents, simulated } = this.#store;
-    const simulation = await startSimulation({
-      agents: new Map([...simulated].filter(([name]) => this.#agents.has(name))),
-      settings: this.#options.sim,
-      requests,
-      dir: join(this.#context.cwd, ".turnq", "tmp"),
-    });
-    this.#simulation = simulation;
-    if (simulation !== undefined)
-      this.#hint(`a SIMULATED model answers, no real one; what it served: ${simulation.url}/served`);
-    const worker = this.#store.turnq.worker({
-      agents: [
-        ...agents.filter(({ name }) => this.#agents.has(name) && !simulated.has(name)),
-        ...(simulation?.agents ?? []),
-      ],
-      lanes: await this.#batch.lanes(),
-      concurrency: this.#options.concurrency,
-      ...laneSettings(this.#store),
-    });
-    this.#interruption.onForce(() => worker.force());
-    await worker.start();
-    return worker;
+    if (states.settled === turns || this.#early.aborted) return;
+    const work = { agents: this.#agents, lanes: await this.#batch.lanes() };
+    await this.#worker.start(work, requests, this.#interruption);
   }
 
-  async #closeWorker(worker: WorkerHandle | undefined): Promise<void> {
-    const { output } = this.#context;
-    if (worker === undefined) return;
-    if (this.#early.aborted) output.note("stopping: turns that run are ended and handed back (once more to force)");
-    const say = (text: string | undefined): void => (text === undefined ? undefined : output.note(text));
-    const report = await worker.close({ limitMs: CLOSE_WITHIN_MS, onPhase: (phase) => say(phaseText(phase)) });
-    say(abandonedText(report));
+  async #closeWorker(): Promise<void> {
+    if (this.#worker.started && this.#early.aborted)
+      this.#context.output.note("stopping: turns that run are ended and handed back (once more to force)");
+    await this.#worker.close();
   }
 
   async #drain(place: BatchPlace, sink: ResultSink): Promise<void> {
@@ -292,7 +269,8 @@ class Run {
     const summary = await tellSummary(this.#context, this.#options, {
       batch: this.#batch,
       collector: this.#collector,
-      simulation: this.#simulation,
+      simulation: this.#worker.simulation,
+      others: this.#worker.others,
       durationMs: this.#context.now() - this.#startedAt,
       path: this.#resultsPath(),
     });
