@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { askTerminal } from "../../../src/cli/ask.ts";
@@ -20,7 +19,7 @@ afterAll(async () => {
 });
 
 async function waiting(batch: string, turns: number): Promise<void> {
-  const file = join(folder.dir, "one.jsonl");
+  const file = "one.jsonl";
   const { code } = await folder.run(["submit", file, "--agent", "echo", "--batch", batch, "--epochs", String(turns)]);
   expect(code).toBe(0);
 }

@@ -2,11 +2,10 @@ import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EventEmitter } from "node:events";
-import { Readable, Writable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { runCommandLine } from "../../../src/cli/command-line.ts";
 import { isProcessAlive } from "../../agents.ts";
+import { commandHere } from "./in-process.ts";
 
 const MAIN = join(process.cwd(), "dist/src/cli/main.js");
 /** How long a condition is waited for, in ms: far beyond what a slow machine needs. */
@@ -77,34 +76,6 @@ export class Command {
   }
 }
 
-/** What a stream is given, as text. */
-class Sink extends Writable {
-  text = "";
-
-  override _write(chunk: unknown, _encoding: BufferEncoding, done: () => void): void {
-    this.text += String(chunk);
-    done();
-  }
-}
-
-async function commandHere(dir: string, args: readonly string[], options: StartOptions): Promise<Ended> {
-  const { PATH = "", HOME = "" } = process.env;
-  const [stdout, stderr] = [new Sink(), new Sink()];
-  const code = await runCommandLine({
-    argv: args,
-    env: { PATH, HOME, ...options.env },
-    cwd: dir,
-    stdin: Readable.from([Buffer.from(options.input ?? "")]),
-    stdout,
-    stderr,
-    signals: new EventEmitter(),
-    exit: (forced) => {
-      throw new Error(`ended with ${forced} by force`);
-    },
-  });
-  return { code, signal: null, stdout: stdout.text, stderr: stderr.text };
-}
-
 /** A temporary working folder with an embedded Redis of its own. */
 export class CliFolder {
   readonly dir: string;
@@ -128,8 +99,10 @@ export class CliFolder {
    * Runs a command to its end: in this process, which takes a tenth of the time; in one of its own where the program is
    * another one, and where `start` is used.
    */
-  run(args: readonly string[], options: StartOptions = {}): Promise<Ended> {
-    return options.main === undefined ? commandHere(this.dir, args, options) : this.start(args, options).ended;
+  async run(args: readonly string[], options: StartOptions = {}): Promise<Ended> {
+    return options.main === undefined
+      ? { signal: null, ...(await commandHere(this.dir, args, options)) }
+      : this.start(args, options).ended;
   }
 
   async write(name: string, content: string | Uint8Array): Promise<void> {

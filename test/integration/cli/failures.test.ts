@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { jsonLines, turnsFile } from "./cli-folder.ts";
@@ -30,14 +29,7 @@ afterAll(async () => {
 });
 
 const run = (batch: string, agents: readonly string[], ...more: string[]): Promise<Told> =>
-  folder.run([
-    "run",
-    join(folder.dir, "turns.jsonl"),
-    "--batch",
-    batch,
-    ...agents.flatMap((agent) => ["--agent", agent]),
-    ...more,
-  ]);
+  folder.run(["run", "turns.jsonl", "--batch", batch, ...agents.flatMap((agent) => ["--agent", agent]), ...more]);
 
 describe("U06: a run of which not one turn ended well does not end as one that is done", () => {
   test.each(["dead", "keyless", "unknown"])("U06: %s: exit 1 without --fail-on-error", async (agent) => {

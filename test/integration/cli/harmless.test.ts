@@ -114,7 +114,7 @@ describe("U09: no view, table, warning or error turns a line around", () => {
 
   const told: Told[] = [];
   test.each(COMMANDS)("U09: %s", async (command) => {
-    const all = typed(join(folder.dir, "turns.jsonl"), join(folder.dir, "bad.jsonl"))[command] ?? [];
+    const all = typed("turns.jsonl", "bad.jsonl")[command] ?? [];
     for (const { argv, options, code } of [...all, wrong(command, `--${EVIL}`), wrong(command, "--agent", EVIL)]) {
       const piped = await folder.run(argv, options);
       // What this program paints with, a terminal's cursor apart, is all that is left of control characters.

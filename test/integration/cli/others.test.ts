@@ -32,7 +32,7 @@ afterAll(async () => {
 const file = (name: string): string => join(folder.dir, name);
 
 async function submit(batch: string, agent = "m"): Promise<void> {
-  expect((await folder.run(["submit", file("two.jsonl"), "--agent", agent, "--batch", batch])).code).toBe(0);
+  expect((await folder.run(["submit", "two.jsonl", "--agent", agent, "--batch", batch])).code).toBe(0);
 }
 
 function loose(id: string): Promise<unknown> {
@@ -41,7 +41,7 @@ function loose(id: string): Promise<unknown> {
 
 /** One turn at once: what waits in the lane before the batch's turns is run before them. */
 const run = (batch: string, ...more: string[]): Promise<Told> =>
-  folder.run(["run", file("two.jsonl"), "--agent", "m", "--batch", batch, "--concurrency", "1", ...more]);
+  folder.run(["run", "two.jsonl", "--agent", "m", "--batch", batch, "--concurrency", "1", ...more]);
 
 const summaryOf = ({ stdout }: Told): Line => jsonLines(stdout).at(-1) ?? {};
 
@@ -99,18 +99,7 @@ describe("U05: run says whose turns it works on beside its own, before and after
     const go = file("go");
     const script = [{ append: file("begun"), line: "{turn}" }, { waitFor: go }, { answer: "ok" }];
     await folder.write("held.jsonl", turnsFile([{ id: "1", input: "x", options: { script } }]));
-    const args = [
-      "run",
-      file("held.jsonl"),
-      "--agent",
-      "m",
-      "--batch",
-      "b3",
-      "--concurrency",
-      "2",
-      "--json",
-      "--quiet",
-    ];
+    const args = ["run", "held.jsonl", "--agent", "m", "--batch", "b3", "--concurrency", "2", "--json", "--quiet"];
     const running = folder.run(args);
     await until("the held turn", () => existsSync(file("begun")));
     const late = await turnq.submit({ id: "l3", agent: "m", lane: "shared", input: "x" });
