@@ -9,6 +9,7 @@ export type { SubmitManyOptions, Turnq, Turns, WorkerOptions } from "./turnq.ts"
 export type { WorkerHandle } from "./worker-handle.ts";
 export type { Batch, BatchProgress, ResultsOptions, RetryWhich } from "./batch-handle.ts";
 export type { BatchPlace, FollowOptions } from "./queue/batch-view.ts";
+export type { Failures } from "./batch/failure-tally.ts";
 export type { Spend } from "./batch/spend.ts";
 export type { CancelOptions, CancelProgress, Cancelled } from "./queue/cancel.ts";
 export type { KnownAgent } from "./queue/directory.ts";
@@ -28,7 +29,7 @@ export type { TurnFilter } from "./queue/turn-list.ts";
 export type { WorkerInfo } from "./queue/worker-registry.ts";
 export { WaitTimeoutError, type EventsOptions, type ResultOptions, type TurnHandle } from "./queue/turn-handle.ts";
 export type { Retention } from "./queue/retention.ts";
-export type { EndedHere } from "./queue/worker-context.ts";
+export type { AttemptName, EndedHere } from "./queue/worker-context.ts";
 export type { OthersWanted, OtherTurns } from "./queue/other-turns.ts";
 export type { Readiness } from "./queue/readiness.ts";
 export type { CloseOptions, ClosePhase, CloseReport } from "./queue/worker.ts";

@@ -17,6 +17,7 @@ import type { Retention } from "./queue/retention.ts";
 import { listBatches, listLanes, type BatchInfo, type LaneInfo } from "./queue/lane-view.ts";
 import { retryTurn, type Retried } from "./queue/retry.ts";
 import { listTurns, type TurnFilter } from "./queue/turn-list.ts";
+import type { EndedHere } from "./queue/worker-context.ts";
 import { WorkerRegistry, type WorkerInfo } from "./queue/worker-registry.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
@@ -33,7 +34,7 @@ export interface WorkerOptions {
   /** Called when an attempt starts, before any code of its agent runs, with the earliest hard deadline of all, epoch ms. Must not throw. */
   readonly onStart?: ((deadlineAt: number | undefined) => void) | undefined;
   /** Called when an attempt has ended here and is stored, and again for usage that it tells later. Must not throw. */
-  readonly onEnd?: TurnWorkerOptions["onEnd"];
+  readonly onEnd?: ((ended: EndedHere) => void) | undefined;
   /** Turns at once over all workers, by lane. Where it is given a lane that it does not name has no such limit any more. */
   readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
   /** What providers allow over all workers, by lane. Where it is given a lane that it does not name has no limits any more. */
