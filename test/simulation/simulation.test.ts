@@ -1,12 +1,13 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { LONG } from "../long.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../redis.ts";
 import { histories, printed, type History } from "./history.ts";
 import { World } from "./world.ts";
 
 /** Histories of a run; the seed of a failure repeats it. */
-const HISTORIES = Number(process.env["TURNQ_TEST_HISTORIES"] ?? 120);
-/** The test run plays the same ones each time; `npm run simulation` looks for new ones. */
+const HISTORIES = Number(process.env["TURNQ_TEST_HISTORIES"] ?? (LONG ? 1000 : 60));
+/** The test run plays the same ones each time, `npm run check` more of them; `npm run simulation` looks for new ones. */
 const NEW_SEED = process.env["TURNQ_TEST_HISTORIES"] === undefined ? 11 : Math.floor(Math.random() * 2 ** 31);
 const SEED = Number(process.env["TURNQ_TEST_SEED"] ?? NEW_SEED);
 
