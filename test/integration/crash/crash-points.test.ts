@@ -8,12 +8,13 @@ import { LONG } from "../../long.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../../redis.ts";
 import { Scene } from "../queue/scene.ts";
 import { listed } from "./listed.ts";
-import { Places, play, type Theatre } from "./run-scenario.ts";
+import { play, type Theatre } from "./run-scenario.ts";
 import { SCENARIOS, type Scenario } from "./scenarios.ts";
-import { bundleVictim } from "./victims.ts";
+import { bundleVictim, Gang } from "./victims.ts";
 
-/** Victims at once. */
-const AT_ONCE = 4;
+/** Victims that share a process, and processes at once. */
+const IN_GANG = 5;
+const AT_ONCE = 2;
 
 /** These scripts run inside of a MULTI only: its door is theirs. */
 const IN_MULTI: readonly string[] = ["submit", "retry", "clear"];
@@ -36,7 +37,7 @@ beforeAll(async () => {
   server = await throwAwayRedis({ appendfsync: "no" });
   const folder = await mkdtemp(join(tmpdir(), "turnq-test-crash-"));
   const [scene, program] = await Promise.all([Scene.open(server.url), bundleVictim(folder)]);
-  theatre = { scene, folder, program, places: new Places(AT_ONCE) };
+  theatre = { scene, folder, program };
 });
 afterAll(async () => {
   await theatre.scene.close();
@@ -44,14 +45,29 @@ afterAll(async () => {
   await rm(theatre.folder, { recursive: true, force: true });
 });
 
+/** Does this work for victims that share processes. */
+async function inGangs<T>(work: readonly ((gang: Gang) => Promise<T>)[]): Promise<T[]> {
+  const answers: T[] = [];
+  const gangs = Array.from({ length: Math.ceil(work.length / IN_GANG) }, (_, i) => i * IN_GANG).values();
+  const one = async (): Promise<void> => {
+    for (const from of gangs) {
+      const members = work.slice(from, from + IN_GANG);
+      const gang = new Gang(theatre.program, theatre.scene.url, members.length);
+      answers.push(...(await Promise.all(members.map((member) => member(gang)))));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, one));
+  return answers;
+}
+
 /** How often each scenario comes to each point when nobody dies. */
 const reached = new Map<Scenario, ReadonlyMap<string, number>>();
 
 test("every point of the code is reached by a scenario, and without a death all holds", async () => {
-  const wrong = await Promise.all(
-    SCENARIOS.map(async (scenario, i) => {
+  const wrong = await inGangs(
+    SCENARIOS.map((scenario, i) => async (gang: Gang) => {
       const notes = join(theatre.folder, `notes-${i}`);
-      const { problems } = await play(theatre, scenario, { notes });
+      const { problems } = await play(theatre, scenario, { notes }, gang);
       const counts = new Map<string, number>();
       for (const point of (await readFile(notes, "utf8")).split("\n")) counts.set(point, (counts.get(point) ?? 0) + 1);
       reached.set(scenario, counts);
@@ -61,7 +77,7 @@ test("every point of the code is reached by a scenario, and without a death all 
   expect(wrong.flat()).toEqual([]);
   const missing = POINTS.filter((point) => SCENARIOS.every((scenario) => timesOf(scenario, point) === 0));
   expect(missing, "no scenario reaches these points").toEqual([]);
-});
+}, 600_000);
 
 function timesOf(scenario: Scenario, point: Point): number {
   return reached.get(scenario)?.get(point) ?? 0;
@@ -100,9 +116,9 @@ interface Died {
   readonly problems: readonly string[];
 }
 
-async function die({ point, time, scenarios }: Death): Promise<Died> {
-  for (const scenario of [...scenarios, ...scenarios]) {
-    const { died, problems } = await play(theatre, scenario, { at: { point, time } });
+async function die({ point, time, scenarios }: Death, gang: Gang): Promise<Died> {
+  for (const [i, scenario] of [...scenarios, ...scenarios].entries()) {
+    const { died, problems } = await play(theatre, scenario, { at: { point, time } }, i === 0 ? gang : undefined);
     if (died || problems.length > 0)
       return { point, died, problems: problems.map((problem) => `${scenario.name}, ${point} (${time}): ${problem}`) };
   }
@@ -118,8 +134,7 @@ test("invariants 1 to 11: a process is killed at every point, and another worker
       all.map(({ point }) => point),
     ),
   );
-  const runs = new Places(AT_ONCE * 4);
-  const tried = await Promise.all(all.map((death) => runs.hold(() => die(death))));
+  const tried = await inGangs(all.map((death) => (gang) => die(death, gang)));
   expect(tried.flatMap(({ problems }) => problems)).toEqual([]);
   const met = new Set(tried.filter(({ died }) => died).map(({ point }) => point));
   expect(

@@ -8,7 +8,7 @@ import { labelOf } from "../../redis-proxy.ts";
 import { Scene } from "../queue/scene.ts";
 import { listed } from "./listed.ts";
 import { playThroughProxy } from "./play-through-proxy.ts";
-import { Places } from "./run-scenario.ts";
+import { Places } from "./places.ts";
 import { SCENARIOS, type Scenario } from "./scenarios.ts";
 
 /** Runs at once, all in this process. */

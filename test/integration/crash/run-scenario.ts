@@ -6,7 +6,7 @@ import type { Scene } from "../queue/scene.ts";
 import { broken, resultsOf } from "./invariants.ts";
 import { turnsOf, type Scenario } from "./scenarios.ts";
 import { Over, stageOf, type Stage } from "./stage.ts";
-import { startVictim, type Victim } from "./victims.ts";
+import { Gang, type Victim } from "./victims.ts";
 
 /** How long a run may take until its turns have ended, in ms: far above what any needs. */
 const PATIENCE_MS = 60_000;
@@ -15,32 +15,8 @@ const PATIENCE_MS = 60_000;
 export interface Theatre {
   readonly scene: Scene;
   readonly folder: string;
-  /** The victim's program. */
+  /** The victims' program. */
   readonly program: string;
-  /** Bounds how many victims there are at once. */
-  readonly places: Places;
-}
-
-/** So many at once; the others wait for their turn. */
-export class Places {
-  #free: number;
-  readonly #waiting: (() => void)[] = [];
-
-  constructor(free: number) {
-    this.#free = free;
-  }
-
-  async hold<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    try {
-      return await work();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free++;
-      else next();
-    }
-  }
 }
 
 /** What became of a run. */
@@ -55,22 +31,22 @@ let runs = 0;
 
 /**
  * Plays a scenario in a lane of its own with a process that dies at a point, lets another worker
- * take over, and answers what does not hold then. Without a point nobody dies.
+ * take over, and answers what does not hold then. Without a point nobody dies. The process is the gang's.
  */
 export async function play(
   theatre: Theatre,
   scenario: Scenario,
   more: { readonly at?: { readonly point: Point; readonly time: number }; readonly notes?: string } = {},
+  gang = new Gang(theatre.program, theatre.scene.url, 1),
 ): Promise<Played> {
   runs += 1;
   const stage = stageOf(theatre.scene, `crash-${runs}`, theatre.folder);
+  let joined = false;
   try {
     await scenario.before?.(stage);
-    const end = await theatre.places.hold(async () => {
-      const acts = scenario.acts(stage);
-      const victim = startVictim(theatre.program, { url: theatre.scene.url, lane: stage.lane, acts, ...more });
-      return live(stage, scenario, victim);
-    });
+    joined = true;
+    const victim = await gang.join({ lane: stage.lane, acts: scenario.acts(stage), ...more });
+    const end = await live(stage, scenario, victim);
     const early = await resultsOf(stage, scenario);
     await scenario.again?.(stage);
     const died = more.at !== undefined && end === "SIGKILL";
@@ -78,6 +54,7 @@ export async function play(
     await takeOver(stage, scenario);
     return { died, problems: [...ended, ...(await broken(stage, scenario, early))] };
   } catch (error) {
+    if (!joined) gang.leave();
     return { died: true, problems: [error instanceof Error ? (error.stack ?? messageOf(error)) : messageOf(error)] };
   }
 }

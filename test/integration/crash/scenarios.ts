@@ -249,7 +249,7 @@ export const SCENARIOS: readonly Scenario[] = [
     name: "a long attempt",
     turns: ["t1"],
     before: (stage) => {
-      const long: Action[] = [run(stage), ...call(stage, 5), { wait: 1300 }, { say: "at last" }];
+      const long: Action[] = [run(stage), ...call(stage, 5), { wait: 2700 }, { say: "at last" }];
       return submit(stage, request(stage, "t1", { script: { "1": long } }));
     },
     acts: () => [WORK],
