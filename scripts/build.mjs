@@ -6,12 +6,13 @@ import {
   copyFileSync,
   existsSync,
   mkdirSync,
+  readFileSync,
   readdirSync,
   renameSync,
   rmSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { bundleCommandLine, bundleProcesses } from "./bundle.mjs";
 import { sourceDigest } from "./digest.mjs";
@@ -39,6 +40,10 @@ for (const entry of readdirSync(join(root, "src"), { recursive: true, withFileTy
   copyFileSync(from, to);
 }
 
+for (const name of readdirSync(next, { recursive: true })) {
+  if (name.endsWith(".d.ts.map")) leadFrom(join(next, name), join(out, name));
+}
+
 await bundleCommandLine(next);
 await bundleProcesses(next);
 
@@ -50,3 +55,10 @@ const old = join(root, `.turnq/old-${process.pid}`);
 if (existsSync(out)) renameSync(out, old);
 renameSync(next, out);
 rmSync(old, { recursive: true, force: true });
+
+/** Has a map, which leads to sources relative to itself, lead to the same ones from where it will be. */
+function leadFrom(map, place) {
+  const content = JSON.parse(readFileSync(map, "utf8"));
+  const sources = content.sources.map((source) => relative(dirname(place), join(dirname(map), source)));
+  writeFileSync(map, JSON.stringify({ ...content, sources }));
+}

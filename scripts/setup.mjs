@@ -10,7 +10,7 @@ import { accessSync, constants, existsSync, linkSync, mkdirSync, readdirSync } f
 import { readFileSync, renameSync, rmSync, statSync, unlinkSync, writeFileSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { homedir } from "node:os";
-import { delimiter, dirname, join, resolve } from "node:path";
+import { delimiter, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { canFetchRedis, fetchRedis } from "./fetch-redis.mjs";
@@ -126,7 +126,9 @@ function installRedis(dir, reason) {
 function redisCommand() {
   const install =
     process.platform === "darwin" ? "brew install redis" : "install redis-server with your package manager";
-  return `Type: ${install}\nor use a container: docker compose up -d && export REDIS_URL=redis://127.0.0.1:6379`;
+  const file = relative(process.cwd(), join(root, "docker-compose.yml"));
+  const compose = file === "docker-compose.yml" ? "docker compose" : `docker compose -f ${file}`;
+  return `Type: ${install}\nor use a container: ${compose} up -d && export REDIS_URL=redis://127.0.0.1:6379`;
 }
 
 // --- one at a time ----------------------------------------------------------------------------------------
@@ -239,7 +241,8 @@ function run(program, argv, { env = process.env, what }) {
 async function main() {
   const { redisOnly, dir } = readArguments();
   checkNode();
-  const clone = existsSync(join(root, "src"));
+  // npm puts no lock file into a package.
+  const clone = existsSync(join(root, "package-lock.json"));
   if (!redisOnly && !clone) throw new SetupError("this is an installed package: only --redis-only applies to it.");
   const all = async (act) => {
     if (!redisOnly) {

@@ -1,10 +1,12 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { accessSync, constants, readFileSync } from "node:fs";
 import { chmod, mkdir, symlink, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer, type AddressInfo } from "node:net";
+import { homedir } from "node:os";
 import { dirname, join } from "node:path";
+import { redisBinary } from "../../redis.ts";
 import { CliFolder, until } from "../cli/cli-folder.ts";
 
 /** A fenced block of a page: its language, and what stands after it. */
@@ -37,8 +39,9 @@ const ROOT = process.cwd();
 const JITI = join(dirname(createRequire(import.meta.url).resolve("jiti/package.json")), "lib/jiti-cli.mjs");
 
 /**
- * A folder in which the snippets of a page are run one after the other, as a reader would: turnq is
- * installed in it, and its embedded Redis is up. What is started in the background ends with it.
+ * A folder in which the snippets of a page are run one after the other, as a reader would: turnq is there as if it
+ * were installed, unless the page installs it, and its embedded Redis is up. What is started in the background ends
+ * with it.
  */
 export class PageFolder {
   readonly #folder: CliFolder;
@@ -67,15 +70,35 @@ export class PageFolder {
     const cases = `turnq) exec "${process.execPath}" "${main}" "$@" ;; jiti) exec "${process.execPath}" "${JITI}" "$@" ;;`;
     await writeFile(inside("bin/npx"), `#!/bin/sh\nname=$1; shift\ncase $name in ${cases} esac\nexit 127\n`);
     await chmod(inside("bin/npx"), 0o755);
+    return PageFolder.#open(folder);
+  }
+
+  /** A folder with nothing in it, for a page that installs turnq: a `redis-server` is on the PATH, npm is set up as here. */
+  static async empty(): Promise<PageFolder> {
+    const folder = await CliFolder.make();
+    const server = join(folder.dir, "bin/redis-server");
+    await mkdir(dirname(server));
+    await writeFile(server, `#!/bin/sh\nexec "${redisBinary()}" "$@"\n`);
+    await chmod(server, 0o755);
+    return PageFolder.#open(folder, { ...process.env, ...npmCache() });
+  }
+
+  static async #open(folder: CliFolder, more: NodeJS.ProcessEnv = {}): Promise<PageFolder> {
+    const inside = (...path: string[]): string => join(folder.dir, ...path);
     const { PATH = "", HOME = "" } = process.env;
     const { url } = await folder.keepRedis();
-    const env = { PATH: `${inside("bin")}:${PATH}`, HOME, REDIS_URL: url, PORT: "0", NO_COLOR: "1" };
+    const env = { ...more, PATH: `${inside("bin")}:${PATH}`, HOME, REDIS_URL: url, PORT: "0", NO_COLOR: "1" };
     return new PageFolder(folder, env, await freePort());
   }
 
   /** The text as it is run: a page's port 8080 may be taken here. */
   #here(text: string): string {
     return text.replaceAll("8080", this.#port);
+  }
+
+  /** What its commands find in their environment. */
+  get env(): NodeJS.ProcessEnv {
+    return this.#env;
   }
 
   get dir(): string {
@@ -93,7 +116,7 @@ export class PageFolder {
 
   /** Runs a program in TypeScript. */
   async ts(name: string): Promise<{ readonly code: number | null; readonly said: string }> {
-    return this.#ended(process.execPath, [JITI, name]);
+    return this.sh(`npx jiti ${name}`);
   }
 
   async #ended(program: string, args: readonly string[]) {
@@ -128,6 +151,16 @@ export class PageFolder {
       await ended;
     }
     await this.#folder.remove();
+  }
+}
+
+/** npm's cache, where HOME cannot be written: the one of the set-up. */
+function npmCache(): NodeJS.ProcessEnv {
+  try {
+    accessSync(homedir(), constants.W_OK);
+    return {};
+  } catch {
+    return { npm_config_cache: join(ROOT, ".turnq/cache/npm") };
   }
 }
 
