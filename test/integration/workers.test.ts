@@ -4,7 +4,9 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { defineAgent } from "../../src/agent/define-agent.ts";
 import { openTurnq } from "../../src/app.ts";
+import type { EndedHere } from "../../src/queue/worker-context.ts";
 import { SILENT } from "../../src/telemetry/log.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../redis.ts";
 
@@ -72,6 +74,29 @@ describe("workers of one process", () => {
       rmSync(folder, { recursive: true, force: true });
     }
   });
+});
+
+it("U05: a worker tells of each attempt that has ended in it, and of usage that it told later", async () => {
+  const ended: EndedHere[] = [];
+  const after = defineAgent("after", ({ attempt, emit }) => {
+    emit.usage({ inputTokens: 3 });
+    if (attempt === 1) throw new Error("once more");
+    setTimeout(() => emit.usage({ inputTokens: 5 }), 50);
+    return Promise.resolve("done");
+  });
+  const turnq = await openTurnq({ redis: redis.url, agents: [after], env: {} });
+  const worker = turnq.worker({ onEnd: (one) => ended.push(one) });
+  await worker.start();
+  const retry = { backoff: { delayMs: 1 } };
+  await turnq.submitMany([{ id: "a", input: "x", retry }], { batch: "late", agents: ["after"] });
+  await expect.poll(() => ended).toHaveLength(3);
+  const turn = { turn: "late:a:after:1", lane: "after", agent: "after", batch: "late" };
+  expect(ended).toMatchObject([
+    { ...turn, attempt: 1, first: true, late: false, usage: { inputTokens: 3 } },
+    { ...turn, attempt: 2, first: false, late: false, usage: { inputTokens: 3 } },
+    { ...turn, attempt: 2, first: false, late: true, usage: { inputTokens: 5 } },
+  ]);
+  await turnq.close();
 });
 
 it("A14: who opens a Redis that evicts is told so in the log, and what to do", async () => {
