@@ -20,6 +20,7 @@ import { sweepDeadWorkers } from "./process/sweep.ts";
 import { workerId } from "./process/worker-id.ts";
 import { Directory } from "./queue/directory.ts";
 import { LaneSet } from "./queue/lane-set.ts";
+import { missingError, readyAgents } from "./queue/missing-agents.ts";
 import { Producer } from "./queue/producer.ts";
 import { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnWorker } from "./queue/worker.ts";
@@ -102,20 +103,9 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const openWorker = async (wanted: WorkerOptions) => {
     checkWorkerSettings(wanted);
     const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, deps);
-    await Promise.all(
-      wantedSpecs.map(async (spec) => {
-        await spec.learn?.();
-        await spec.prepare?.();
-      }),
-    );
-    const problemHere = ({ problem, lacking }: AgentSpec): string | undefined => problem ?? lacking;
-    const working = wantedSpecs.filter((spec) => problemHere(spec) === undefined);
-    for (const spec of wantedSpecs)
-      if (!working.includes(spec)) log.error({ agent: spec.name, problem: problemHere(spec) }, "an agent cannot run");
-    const [broken] = wantedSpecs;
-    if (working.length === 0 && broken !== undefined)
-      throw new TurnqError("config", problemHere(broken) ?? "cannot run", { where: `agent ${broken.name}` });
-    for (const { name, kind, abilities } of working)
+    const { working, missing } = await readyAgents(wantedSpecs);
+    if (missing.size > 0 && wanted.allowMissing !== true) throw missingError(missing, wantedSpecs.length);
+    for (const { name, kind, abilities } of wantedSpecs)
       if (kind === "chat" && abilities.knowsCost !== true)
         log.warn({ agent: name }, "an agent has no price: what its turns cost is not known");
     const own = connect(options.redis, "worker", { name: "turnq-worker" });
@@ -131,7 +121,8 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       redis: own,
       workerId: worker,
       specs: working,
-      closeSpecs: users.use(working),
+      missing,
+      closeSpecs: users.use(wantedSpecs),
       moreLanes: wanted.lanes,
       concurrency: wanted.concurrency ?? 10,
       laneConcurrency: wanted.laneConcurrency,

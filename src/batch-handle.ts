@@ -7,6 +7,7 @@ import { cancelMany, type CancelOptions, type CancelProgress } from "./queue/can
 import type { BatchCounts, ClosedGate, LaneLedger, TurnRow } from "./ledger/ledger.ts";
 import type { OthersWanted, OtherTurns } from "./queue/other-turns.ts";
 import type { Retried } from "./queue/retry.ts";
+import type { Unserved } from "./queue/served-agents.ts";
 
 /** A batch's counts, and how many of its turns wait for the lease of a dead worker to end. */
 export interface BatchProgress extends BatchCounts {
@@ -47,12 +48,15 @@ export interface BatchPort {
 /** Turns that were submitted together, from any process. Its calls throw `redis_unreachable` and `redis_refused`. */
 export class Batch {
   readonly id: string;
+  /** Set by a submit: agents of its turns that no worker which was up then runs. Their turns are stored, and wait for one. */
+  readonly unserved: readonly Unserved[];
   readonly #view: BatchView;
   readonly #port: BatchPort;
 
   /** @internal */
-  constructor(id: string, view: BatchView, port: BatchPort) {
+  constructor(id: string, view: BatchView, port: BatchPort, unserved: readonly Unserved[] = []) {
     this.id = id;
+    this.unserved = unserved;
     this.#view = view;
     this.#port = port;
   }

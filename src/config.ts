@@ -181,6 +181,7 @@ export function checkConfig(content: unknown, where: string): ConfigFile {
 /** What a program sets for a worker in the words of a configuration. */
 const WorkerSettings = z.object({
   lanes: z.array(Name).optional(),
+  allowMissing: z.boolean().optional(),
   concurrency: z.number().int().min(1).optional(),
   laneConcurrency: z.record(Name, z.number().int().min(1)).optional(),
   laneLimits: z.record(Name, LaneEntry).optional(),

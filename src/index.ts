@@ -28,6 +28,8 @@ export type { Retried } from "./queue/retry.ts";
 export type { TurnFilter } from "./queue/turn-list.ts";
 export type { WorkerInfo } from "./queue/worker-registry.ts";
 export { WaitTimeoutError, type EventsOptions, type ResultOptions, type TurnHandle } from "./queue/turn-handle.ts";
+export type { Unserved } from "./queue/served-agents.ts";
+export type { MissingAgent } from "./queue/missing-agents.ts";
 export type { Retention } from "./queue/retention.ts";
 export type { AttemptName, EndedHere } from "./queue/worker-context.ts";
 export type { OthersWanted, OtherTurns } from "./queue/other-turns.ts";

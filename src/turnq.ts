@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import type { AgentLike } from "./app.ts";
-import { Batch } from "./batch-handle.ts";
+import { Batch, type BatchPort } from "./batch-handle.ts";
 import type { CheckType } from "./domain/check.ts";
 import { TurnqError } from "./domain/error.ts";
 import { TurnRequest } from "./domain/turn-request.ts";
@@ -19,6 +19,7 @@ import { retryTurn, type Retried } from "./queue/retry.ts";
 import { listTurns, type TurnFilter } from "./queue/turn-list.ts";
 import type { EndedHere } from "./queue/worker-context.ts";
 import { WorkerRegistry, type WorkerInfo } from "./queue/worker-registry.ts";
+import { ServedAgents, type Unserved } from "./queue/served-agents.ts";
 import type { SettledWatch } from "./queue/settled-watch.ts";
 import { TurnHandle } from "./queue/turn-handle.ts";
 import { redisError } from "./redis/connection.ts";
@@ -29,6 +30,12 @@ export interface WorkerOptions {
   readonly agents?: readonly AgentLike[] | undefined;
   /** Lanes to take turns from besides the agents' own: a request may name another one. */
   readonly lanes?: readonly string[] | undefined;
+  /**
+   * Starts also when agents cannot run here (a module that cannot be loaded, a key or a program that is not there), and
+   * takes them up when they can: they are tried again every 10 s, `readiness().missing` names them. False unless given:
+   * then `start` throws.
+   */
+  readonly allowMissing?: boolean | undefined;
   /** Turns at once, over all lanes; 10 unless given. */
   readonly concurrency?: number | undefined;
   /** Called when an attempt starts, before any code of its agent runs, with the earliest hard deadline of all, epoch ms. Must not throw. */
@@ -77,22 +84,32 @@ export interface Parts {
 export class Turnq {
   readonly #parts: Parts;
   readonly #workers = new Set<WorkerHandle>();
+  readonly #served: ServedAgents;
   #closed: Promise<void> | undefined;
 
   /** @internal */
   constructor(parts: Parts) {
     this.#parts = parts;
+    this.#served = new ServedAgents({
+      registry: new WorkerRegistry(parts.redis),
+      directory: parts.directory,
+      servedHere: (agent, lane) => [...this.#workers].some((worker) => worker.serves(agent, lane)),
+    });
   }
 
   /**
    * Stores a turn; when it answers, the turn is durable. Throws `invalid_request`, `unknown_agent`,
-   * `unsupported`, `id_conflict`, `session_lane`, `redis_unreachable`; nothing is stored then.
+   * `unsupported`, `id_conflict`, `session_lane`, `redis_unreachable`; nothing is stored then. Where no worker is up for
+   * it the handle says so as `unserved`.
    */
   async submit(request: TurnRequest): Promise<TurnHandle> {
     const checked = checkedRequest(request);
     await this.#know(checked.agent);
-    const { id, lane, duplicate } = await this.#asked(() => this.#parts.producer.submit(checked));
-    return this.#handle(lane, id, duplicate);
+    const [{ id, lane, duplicate }, unserved] = await Promise.all([
+      this.#asked(() => this.#parts.producer.submit(checked)),
+      this.#served.unserved(checked.agent, this.#laneOf(checked)),
+    ]);
+    return this.#handle(lane, id, { duplicate, unserved });
   }
 
   /**
@@ -105,8 +122,25 @@ export class Turnq {
     await this.refreshAgents();
     await this.#parts.directory.learn(agents);
     const cells: CellOptions = { batch, agents, epochs, expect, directory: this.agentDirectory(agents) };
-    for await (const _stored of this.store(requestsOfObjects(items, cells)));
-    return this.batch(batch);
+    const places = new Map<string, TurnRequest>();
+    const noted = async function* (requests: AsyncIterable<TurnRequest>): AsyncGenerator<TurnRequest> {
+      for await (const request of requests) {
+        places.set(`${request.agent} ${request.lane ?? ""}`, request);
+        yield request;
+      }
+    };
+    for await (const _stored of this.store(noted(requestsOfObjects(items, cells))));
+    return this.#batch(batch, await this.unserved(places.values()));
+  }
+
+  /** Those of these agents, each in the lane that its turns go to, that no worker which is up runs. Never rejects. */
+  async unserved(places: Iterable<Pick<TurnRequest, "agent" | "lane">>): Promise<Unserved[]> {
+    const all = [...places].map((place) => this.#served.unserved(place.agent, this.#laneOf(place)));
+    return (await Promise.all(all)).filter((found) => found !== undefined);
+  }
+
+  #laneOf({ agent, lane }: Pick<TurnRequest, "agent" | "lane">): string {
+    return lane ?? this.#parts.directory.find(agent)?.lane ?? agent;
   }
 
   /**
@@ -152,9 +186,10 @@ export class Turnq {
     const fault = (agent: string): string | undefined => directory.fault(agent, options);
     return {
       names: () => (known.length === 0 ? [...asked] : known),
+      namesToTell: () => directory.namesToTell(),
       fault,
       problem: (agent, request) => (fault(agent) === undefined ? directory.problem(agent, request) : undefined),
-      lane: (agent, request) => request.lane ?? directory.find(agent)?.lane ?? agent,
+      lane: (agent, { lane }) => this.#laneOf({ agent, lane }),
     };
   }
 
@@ -172,7 +207,12 @@ export class Turnq {
     return directory.names().flatMap((name) => directory.find(name) ?? []);
   }
 
-  /** Reads anew which agents workers have published. */
+  /** Since when no worker runs this agent, epoch ms, where that is known; undefined while one does. As of `refreshAgents`. */
+  unservedSince(agent: string): number | undefined {
+    return this.#parts.directory.unservedSince(agent);
+  }
+
+  /** Reads anew which agents workers have published, and which workers are up. */
   refreshAgents(): Promise<void> {
     return this.#asked(() => this.#parts.directory.refresh());
   }
@@ -190,17 +230,22 @@ export class Turnq {
         hint: "Name the lane.",
       });
     }
-    return this.#handle(row.lane, id, false);
+    return this.#handle(row.lane, id);
   }
 
   /** A batch by its id; nothing is asked of Redis yet. */
   batch(id: string): Batch {
+    return this.#batch(id);
+  }
+
+  #batch(id: string, unserved: readonly Unserved[] = []): Batch {
     const { lanes } = this.#parts;
-    return new Batch(id, new BatchView(lanes, id), {
+    const port: BatchPort = {
       ledgerOf: (lane) => lanes.get(lane).ledger,
       retryTurn: (turn, lane) => this.#retry(turn, lane),
       errorOf: (error) => asTurnqError(error, this.#parts.redis),
-    });
+    };
+    return new Batch(id, new BatchView(lanes, id), port, unserved);
   }
 
   /** The turns of the store, from any process. */
@@ -268,9 +313,13 @@ export class Turnq {
     return this.#asked(() => retryTurn(this.#parts.lanes.get(lane), turn));
   }
 
-  #handle(lane: string, id: string, duplicate: boolean): TurnHandle {
+  #handle(
+    lane: string,
+    id: string,
+    { duplicate = false, unserved }: { readonly duplicate?: boolean; readonly unserved?: Unserved | undefined } = {},
+  ): TurnHandle {
     const errorOf = (error: unknown): unknown => asTurnqError(error, this.#parts.redis);
-    return new TurnHandle(this.#parts.lanes.get(lane).ledger, this.#parts.watch, id, duplicate, errorOf);
+    return new TurnHandle(this.#parts.lanes.get(lane).ledger, this.#parts.watch, id, duplicate, errorOf, unserved);
   }
 
   /** Looks once more when the agent is not known yet: a worker may have published it since. */

@@ -79,6 +79,11 @@ export class WorkerHandle {
     );
   }
 
+  /** Whether it takes turns of this agent in this lane now. */
+  serves(agent: string, lane: string): boolean {
+    return this.#closed === undefined && this.#started?.inner.serves(agent, lane) === true;
+  }
+
   /** Attempts that run here now. */
   get running(): number {
     return this.#started?.inner.running ?? 0;

@@ -30,13 +30,15 @@ export interface AgentSpec {
   readonly wantsCostLogTags?: boolean | undefined;
   /** True when it asks to be shown the turn's metadata: only then is it. */
   readonly wantsMetadata?: boolean | undefined;
-  /** Finds out what is not known before its code is loaded; `abilities` and `problem` are right after it. Never rejects. */
+  /** Finds out what is not known before its code is loaded; `abilities`, `problem` and `lacking` are right after it. Never rejects. */
   readonly learn?: (() => Promise<void>) | undefined;
   /** Loads what its attempts need; a worker calls it before it takes turns. `problem` is right after it. Never rejects. */
   readonly prepare?: (() => Promise<void>) | undefined;
+  /** Has the next `learn` and `prepare` try once more what failed. Until they have, `problem` and `lacking` stay. */
+  readonly again?: (() => void) | undefined;
   /** Why it cannot run at all, once that is known. */
   readonly problem?: string | undefined;
-  /** What it lacks in this process, as a key: no worker here can run it, but others may, so a producer takes turns for it. */
+  /** What it lacks in this process, as a key or a program: no worker here can run it, but others may, so a producer takes turns for it. */
   readonly lacking?: string | undefined;
   /** Makes the agent of one attempt. May throw: the attempt then ends with that failure. */
   readonly create: (init: AttemptInit) => Agent;

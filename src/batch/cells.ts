@@ -17,6 +17,8 @@ import { checkProblem } from "./score.ts";
 export interface AgentDirectory {
   /** The agents that can be named; empty when none is known yet, and then none is refused. */
   names(): readonly string[];
+  /** Those of them that are worth telling to somebody who has named none; all unless given. */
+  namesToTell?(): readonly string[];
   /** Why this agent cannot do this request (a limit that it cannot enforce, say); undefined when it can. */
   problem(agent: string, request: TurnRequest): string | undefined;
   /** Why this agent can do no request at all (its key is not there, say), which is no line's fault. */
@@ -70,7 +72,7 @@ export function checkCellOptions(options: CellOptions): void {
   if (options.map !== undefined) checkedMapping(options.map);
   const names = options.directory.names();
   for (const [index, agent] of options.agents.entries()) {
-    if (isUnknown(agent, names)) throw new TurnqError("unknown_agent", unknownAgent(agent, names));
+    if (isUnknown(agent, names)) throw new TurnqError("unknown_agent", unknownAgent(agent, options.directory));
     if (options.agents.indexOf(agent) < index) {
       throw new TurnqError("invalid_request", `the agent "${agent}" is named twice`, { where: "agents" });
     }
@@ -103,8 +105,9 @@ function isUnknown(agent: string, names: readonly string[]): boolean {
   return names.length > 0 && !names.includes(agent);
 }
 
-function unknownAgent(agent: string, names: readonly string[]): string {
-  return `unknown agent "${agent}"${didYouMean(agent, names)}; known are ${names.slice(0, 20).join(", ")}`;
+function unknownAgent(agent: string, directory: AgentDirectory): string {
+  const names = directory.namesToTell?.() ?? directory.names();
+  return `unknown agent "${agent}"${didYouMean(agent, directory.names())}; known are ${names.slice(0, 20).join(", ")}`;
 }
 
 /**
@@ -234,7 +237,7 @@ function contentProblems(
   }
   const names = options.directory.names();
   for (const agent of agents) {
-    if (isUnknown(agent, names)) problems.push({ field: "agent", message: unknownAgent(agent, names) });
+    if (isUnknown(agent, names)) problems.push({ field: "agent", message: unknownAgent(agent, options.directory) });
     else {
       const problem = options.directory.problem(agent, { ...request, agent });
       if (problem !== undefined) problems.push({ message: problem });

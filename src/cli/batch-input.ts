@@ -107,7 +107,7 @@ function changedInput(hint: string, cause?: unknown): TurnqError {
 }
 
 function badLines(report: InputReport, cells: CellOptions): TurnqError {
-  const known = cells.directory.names();
+  const known = cells.directory.namesToTell?.() ?? cells.directory.names();
   const nameOne = `Name agents with --agent; known are ${known.slice(0, 20).join(", ")}.`;
   const unnamed = report.problems.filter(({ field, message }) => field === "agent" && message.startsWith("is missing"));
   if (unnamed.length === report.problems.length)
@@ -170,6 +170,8 @@ export interface StoredTurns {
   readonly duplicates: number;
   /** Agents of the turns. */
   readonly agents: ReadonlySet<string>;
+  /** The same, each with the lanes that its turns named. */
+  readonly places: readonly Pick<CellRequest, "agent" | "lane">[];
   /** False when it was interrupted: what was told of is stored, and the same submission completes it. */
   readonly complete: boolean;
 }
@@ -183,7 +185,7 @@ export async function storeTurns(
 ): Promise<StoredTurns> {
   let added = 0;
   let duplicates = 0;
-  const agents = new Set<string>();
+  const places = new Map<string, Pick<CellRequest, "agent" | "lane">>();
   const changedMeanwhile = (cause?: unknown): TurnqError =>
     changedInput(
       `Turns of it that batch ${cells.batch} has now: ${added + duplicates}, as they were read. Look at them before you go on with it.`,
@@ -192,7 +194,8 @@ export async function storeTurns(
   const requests = async function* (): AsyncGenerator<CellRequest> {
     for await (const request of requestsOf(input.open, cells)) {
       if (options.signal.aborted) return;
-      agents.add(request.agent);
+      const { agent, lane } = request;
+      places.set(`${agent} ${lane ?? ""}`, { agent, lane });
       yield request;
     }
   };
@@ -208,5 +211,6 @@ export async function storeTurns(
     if (!options.signal.aborted) throw (await input.changed()) ? changedMeanwhile(error) : error;
   }
   if (!options.signal.aborted && (await input.changed())) throw changedMeanwhile();
-  return { added, duplicates, agents, complete: !options.signal.aborted };
+  const agents = new Set([...places.values()].map(({ agent }) => agent));
+  return { added, duplicates, agents, places: [...places.values()], complete: !options.signal.aborted };
 }

@@ -1,22 +1,21 @@
-import { resolve } from "node:path";
-import type { Config, ConfigAgent } from "../config.ts";
-import { messageOf } from "../domain/error.ts";
-import { allowedEnv } from "../process/allowed-env.ts";
-import { programPath } from "../process/program-path.ts";
+import { isServed, missingOn, type WorkerInfo } from "../queue/worker-registry.ts";
 import type { RedisCheck } from "../redis/doctor.ts";
 import type { CommandContext } from "./context.ts";
 import { openStore } from "./open-store.ts";
 
-/** Whether each agent of the configuration could run here: its module loads, its program is there, its key is set. Needs Redis. */
+/**
+ * Whether each agent of the configuration could run here: its module loads, its program is there, its key is set; and
+ * what the workers that are up had to do without. Needs Redis.
+ */
 export async function checkAgents(context: CommandContext, config: string | undefined): Promise<RedisCheck[]> {
   const store = await openStore(context, { config });
   try {
     const entries = Object.entries(store.config.agents);
     await store.turnq.learnAgents(entries.map(([name]) => name));
     const known = new Map(store.turnq.knownAgents().map((agent) => [agent.name, agent]));
-    return entries.map(([name, entry]) => {
+    const own = entries.map(([name, entry]): RedisCheck => {
       const agent = known.get(name);
-      const problem = agent?.problem ?? agent?.lacking ?? programProblem(entry, store.config, context.env);
+      const problem = agent?.problem ?? agent?.lacking;
       return {
         name: `agent ${name}`,
         ok: problem === undefined,
@@ -26,23 +25,20 @@ export async function checkAgents(context: CommandContext, config: string | unde
         hint: problem === undefined ? "" : "Correct its entry, or what it names.",
       };
     });
+    return [...own, ...workerChecks(await store.turnq.workers.list())];
   } finally {
     await store.close();
   }
 }
 
-function programProblem(
-  entry: ConfigAgent,
-  { baseDir }: Config,
-  env: Readonly<Record<string, string | undefined>>,
-): string | undefined {
-  if (entry.type !== "command") return undefined;
-  const [program = ""] = entry.command;
-  try {
-    const path = program.includes("/") ? resolve(baseDir, program) : program;
-    programPath(path, resolve(baseDir, entry.cwd ?? "."), allowedEnv(env, entry.env));
-    return undefined;
-  } catch (error) {
-    return messageOf(error);
-  }
+/** What a worker lacks is an error where nobody else has it either. */
+function workerChecks(workers: readonly WorkerInfo[]): RedisCheck[] {
+  return missingOn(workers).map(({ worker, agent, problem }) => ({
+    name: `worker ${worker}`,
+    ok: false,
+    severity: isServed(workers, agent) ? "warning" : "error",
+    found: `lacks agent ${agent}: ${problem}`,
+    wanted: "",
+    hint: "Correct that where it runs; it tries again every 10 s.",
+  }));
 }

@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { effect } from "../pause/effect.ts";
 import { laneKey, laneTag, sessionLaneKey } from "./keys.ts";
+import { redisNow } from "./redis-now.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
 
 /** A session without turns is bound for this long still: a turn of it may be on its way. */
@@ -273,9 +274,8 @@ class RedisLaneUpkeep implements LaneUpkeep {
     await this.#run("forget", [emptySince, batch]);
   }
 
-  async now(): Promise<number> {
-    const [seconds, micros] = await this.#redis.time();
-    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
+  now(): Promise<number> {
+    return redisNow(this.#redis);
   }
 }
 

@@ -6,6 +6,7 @@ import type { StoredRequest } from "../domain/turn-request.ts";
 import type { TurnRecord } from "../domain/turn-record.ts";
 import type { ClosedAttempt, EventPage, LaneLedger, OpenedAttempt, TurnRow } from "../ledger/ledger.ts";
 import { cancelTurn, type Cancelled, type CancelOptions } from "./cancel.ts";
+import type { Unserved } from "./served-agents.ts";
 import type { SettledWatch } from "./settled-watch.ts";
 
 /** How often the events of a running turn are looked for, in ms. */
@@ -44,6 +45,8 @@ export class TurnHandle {
   readonly lane: string;
   /** A turn with this id and content was there before the submit. */
   readonly duplicate: boolean;
+  /** Set by a submit when no worker that was up then takes such turns: it is stored, and waits for one. */
+  readonly unserved: Unserved | undefined;
   readonly #ledger: LaneLedger;
   readonly #watch: SettledWatch;
   readonly #errorOf: (error: unknown) => unknown;
@@ -58,10 +61,12 @@ export class TurnHandle {
     id: string,
     duplicate: boolean,
     errorOf: (error: unknown) => unknown = (error) => error,
+    unserved?: Unserved,
   ) {
     this.id = id;
     this.lane = ledger.lane;
     this.duplicate = duplicate;
+    this.unserved = unserved;
     this.#ledger = ledger;
     this.#watch = watch;
     this.#errorOf = errorOf;

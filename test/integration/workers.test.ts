@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { defineAgent } from "../../src/agent/define-agent.ts";
-import { openTurnq } from "../../src/app.ts";
+import { openTurnq, type AgentLike } from "../../src/app.ts";
 import type { EndedHere } from "../../src/queue/worker-context.ts";
 import { SILENT } from "../../src/telemetry/log.ts";
 import { throwAwayRedis, type ThrowAwayRedis } from "../redis.ts";
@@ -97,6 +97,46 @@ it("U05: a worker tells of each attempt that has ended in it, and of usage that 
     { ...turn, attempt: 2, first: false, late: true, usage: { inputTokens: 5 } },
   ]);
   await turnq.close();
+});
+
+describe("a worker of which an agent cannot run", () => {
+  const agents: readonly AgentLike[] = [
+    { name: "echo", type: "echo" },
+    { name: "gone", type: "module", module: "./gone.mjs" },
+    { name: "bare", type: "command", command: ["no-such-program-at-all"] },
+    { name: "keyless", type: "chat", baseUrl: "http://127.0.0.1:9/v1", model: "m", apiKeyEnv: "NO_SUCH_KEY" },
+  ];
+
+  it("U01: does not start, names each of them and why, and has stored nothing", async () => {
+    const turnq = await openTurnq({ redis: redis.url, baseDir: FIXTURES, env: process.env });
+    const error: unknown = await turnq
+      .worker({ agents })
+      .start()
+      .catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: "config", message: expect.stringContaining("3 agents of 4 cannot run here") });
+    for (const text of ["gone (", "./gone.mjs does not exist", "no-such-program-at-all was not found", "NO_SUCH_KEY"])
+      expect(String(error)).toContain(text);
+    expect(await turnq.workers.list()).toEqual([]);
+    await turnq.refreshAgents();
+    expect(turnq.knownAgents().map(({ name }) => name)).not.toContain("echo");
+    await turnq.close();
+  });
+
+  it("U01: starts when it may do without them, runs the others, and tells what is missing and why", async () => {
+    const turnq = await openTurnq({ redis: redis.url, baseDir: FIXTURES, env: process.env });
+    const worker = turnq.worker({ agents, allowMissing: true });
+    await worker.start();
+    const turn = await turnq.submit({ agent: "echo", input: "hello" });
+    expect(await turn.result({ waitMs: 30_000 })).toMatchObject({ output: "hello" });
+    const { ready, missing } = worker.readiness();
+    expect([ready, missing?.map(({ agent }) => agent)]).toEqual([true, ["gone", "bare", "keyless"]]);
+    expect(await turnq.workers.list()).toMatchObject([{ agents: ["echo"], missing }]);
+    const none = turnq.worker({ agents: agents.slice(1), allowMissing: true });
+    await none.start();
+    expect(none.readiness()).toMatchObject({ ready: false, reason: "agents_missing" });
+    await turnq.close();
+    await expect.poll(connections).toBe(0);
+  });
 });
 
 it("A14: who opens a Redis that evicts is told so in the log, and what to do", async () => {

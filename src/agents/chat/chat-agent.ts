@@ -1,6 +1,7 @@
 import type { Agent } from "../../agent/agent.ts";
 import type { AgentSpec, AttemptInit } from "../../agent/agent-spec.ts";
-import { messageOf, TurnqError } from "../../domain/error.ts";
+import { Readying } from "../../agent/readying.ts";
+import { TurnqError } from "../../domain/error.ts";
 import type { ChatConfig } from "./chat-config.ts";
 
 export interface ChatDeps {
@@ -14,26 +15,21 @@ export interface ChatDeps {
 export function chatAgent(name: string, chat: ChatConfig, { baseDir, env }: ChatDeps): AgentSpec {
   const apiKey = chat.apiKeyEnv === undefined ? undefined : env[chat.apiKeyEnv];
   const secrets = [apiKey, ...Object.values(chat.headers ?? {})].filter((secret) => secret !== undefined);
-  let problem = problemOf(chat);
+  const problem = problemOf(chat);
   const lacking = lackingOf(chat, apiKey);
   let ready: ((init: AttemptInit) => Agent) | undefined;
   // The SDK is large: who only submits turns does without it.
-  const prepare = async (): Promise<void> => {
+  const preparing = new Readying(async () => {
     if (problem !== undefined || lacking !== undefined) return;
-    try {
-      const [{ ChatAgent }, { modelSource }, { loadTools }] = await Promise.all([
-        import("./chat-turn.ts"),
-        import("./chat-model.ts"),
-        import("./load-tools.ts"),
-      ]);
-      const tools = chat.tools === undefined ? {} : await loadTools(chat.tools, baseDir);
-      const config = { chat, models: modelSource(chat, apiKey), tools, secrets };
-      ready = (init) => new ChatAgent({ ...init, name, config });
-    } catch (error) {
-      problem = messageOf(error);
-    }
-  };
-  let preparing: Promise<void> | undefined;
+    const [{ ChatAgent }, { modelSource }, { loadTools }] = await Promise.all([
+      import("./chat-turn.ts"),
+      import("./chat-model.ts"),
+      import("./load-tools.ts"),
+    ]);
+    const tools = chat.tools === undefined ? {} : await loadTools(chat.tools, baseDir);
+    const config = { chat, models: modelSource(chat, apiKey), tools, secrets };
+    ready = (init) => new ChatAgent({ ...init, name, config });
+  });
   return {
     name,
     lane: chat.lane ?? name,
@@ -47,10 +43,11 @@ export function chatAgent(name: string, chat: ChatConfig, { baseDir, env }: Chat
     retry: chat.retry,
     wantsCostLogTags: chat.costLogTags === true,
     get problem() {
-      return problem;
+      return problem ?? preparing.problem;
     },
     lacking,
-    prepare: () => (preparing ??= prepare()),
+    prepare: () => preparing.done(),
+    again: () => preparing.again(),
     create: (init) => {
       if (ready === undefined) throw new TurnqError("internal", `agent ${name} was not prepared`);
       return ready(init);

@@ -4,8 +4,10 @@ import { Agent, type StartOptions, type TurnAnswer } from "../../agent/agent.ts"
 import type { AgentSpec } from "../../agent/agent-spec.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
+import { Readying } from "../../agent/readying.ts";
 import type { Processes } from "../../process/processes.ts";
 import { turnMark } from "../../process/mark.ts";
+import { programPath } from "../../process/program-path.ts";
 import type { CommandConfig } from "./command-config.ts";
 import { freshFolder } from "./fresh-folder.ts";
 import { ProgramRun, type RunReport } from "./program-run.ts";
@@ -112,6 +114,13 @@ function commandLine(command: CommandConfig, baseDir: string): string[] {
 
 /** The agent that a `command` entry of the config describes. */
 export function commandAgent(name: string, command: CommandConfig, deps: CommandDeps): AgentSpec {
+  const { processes, baseDir } = deps;
+  // A turn looks for it anew: it may be gone by then.
+  const finding = new Readying(() => {
+    const [program = ""] = commandLine(command, baseDir);
+    const cwd = command.freshFolder === true ? baseDir : resolve(baseDir, command.cwd ?? ".");
+    programPath(program, cwd, processes.allowedEnv(command.env));
+  });
   return {
     name,
     lane: command.lane ?? name,
@@ -124,6 +133,11 @@ export function commandAgent(name: string, command: CommandConfig, deps: Command
     limits: command.limits,
     retry: command.retry,
     wantsMetadata: command.metadata,
+    get lacking() {
+      return finding.problem;
+    },
+    learn: () => finding.done(),
+    again: () => finding.again(),
     create: (init) => new CommandAgent({ ...init, name, config: { ...deps, command } }),
   };
 }

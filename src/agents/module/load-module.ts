@@ -69,5 +69,5 @@ function isAgent(value: unknown): boolean {
 }
 
 function problem(order: Omit<LoadOrder, "type">, what: string, cause?: unknown): TurnqError {
-  return new TurnqError("config", `agent ${order.name}: the module ${order.module} ${what}`, { cause });
+  return new TurnqError("config", `the module ${order.module} ${what}`, { cause });
 }

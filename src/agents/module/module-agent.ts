@@ -1,7 +1,7 @@
-import { messageOf } from "../../domain/error.ts";
 import { Agent, type CostLogTags, type StartOptions, type TurnAnswer } from "../../agent/agent.ts";
 import { unsupportedLimits, type AgentAbilities, type AgentSpec } from "../../agent/agent-spec.ts";
 import type { AgentTurn } from "../../agent/ongoing-turn.ts";
+import { Readying } from "../../agent/readying.ts";
 import { failure } from "../../domain/failure.ts";
 import type { JsonObject } from "../../domain/json.ts";
 import { turnMark } from "../../process/mark.ts";
@@ -127,17 +127,11 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
   const { processes, baseDir } = deps;
   const lane = module.lane ?? name;
   let facts: ModuleFacts | undefined;
-  let problem: string | undefined;
-  let learning: Promise<void> | undefined;
   const pool = new RunnerPool({ name, lane, module, processes, baseDir });
-  const learn = async (): Promise<void> => {
-    try {
-      // The runner stays warm for the first turn.
-      facts = await pool.use((runner) => runner.facts);
-    } catch (error) {
-      problem = messageOf(error);
-    }
-  };
+  const loading = new Readying(async () => {
+    // The runner stays warm for the first turn.
+    facts = await pool.use((runner) => runner.facts);
+  });
   return {
     name,
     lane,
@@ -154,9 +148,10 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
       return module.metadata ?? facts?.wantsMetadata;
     },
     get problem() {
-      return problem;
+      return loading.problem;
     },
-    learn: () => (learning ??= learn()),
+    learn: () => loading.done(),
+    again: () => loading.again(),
     create: (init) => {
       // The tags are for the module's class; this one has no use for them.
       const { costLogTags, ...rest } = init;

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import type { KnownAgent } from "../../queue/directory.ts";
+import { isServed, missingOn } from "../../queue/worker-registry.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { openStore } from "../open-store.ts";
@@ -41,7 +42,10 @@ interface AgentLine {
   readonly lane: string;
   readonly configured: boolean;
   readonly simulated: boolean;
+  /** How many workers that are up run it. */
   readonly workers: number;
+  /** Since when none does, epoch ms, where that is known. */
+  readonly unservedSinceAt?: number | undefined;
   readonly abilities: KnownAgent["abilities"];
   readonly problem?: string | undefined;
 }
@@ -55,19 +59,25 @@ export async function agents(context: CommandContext, options: AgentsOptions): P
     await Promise.all([turnq.refreshAgents(), turnq.learnAgents()]);
     const workers = await turnq.workers.list();
     const own = new Set(store.agents.map(({ name }) => name));
-    const found = turnq.knownAgents().map(({ name, kind, lane, abilities, lacking, problem = lacking }): AgentLine => ({
-      type: "agent",
-      name,
-      kind: store.simulated.has(name) ? "sim" : kind,
-      lane,
-      configured: own.has(name),
-      simulated: store.simulated.has(name),
-      workers: workers.filter((worker) => worker.agents.includes(name)).length,
-      abilities,
-      ...(problem === undefined ? {} : { problem }),
-    }));
+    const found = turnq.knownAgents().map(({ name, kind, lane, abilities, lacking, problem = lacking }): AgentLine => {
+      const unservedSinceAt = turnq.unservedSince(name);
+      return {
+        type: "agent",
+        name,
+        kind: store.simulated.has(name) ? "sim" : kind,
+        lane,
+        configured: own.has(name),
+        simulated: store.simulated.has(name),
+        workers: workers.filter((worker) => isServed([worker], name)).length,
+        ...(unservedSinceAt === undefined ? {} : { unservedSinceAt }),
+        abilities,
+        ...(problem === undefined ? {} : { problem }),
+      };
+    });
+    const missing = missingOn(workers);
     if (options.json === true) {
       for (const agent of found) await output.object(agent);
+      for (const one of missing) await output.object({ type: "missing", ...one });
       return EXIT.ok;
     }
     await output.line(
@@ -79,7 +89,9 @@ export async function agents(context: CommandContext, options: AgentsOptions): P
       ),
     );
     for (const { name, problem } of found)
-      if (problem !== undefined) output.note(harmless(`${name} cannot run: ${problem}`));
+      if (problem !== undefined) output.note(harmless(`${name} cannot run here: ${problem}`));
+    for (const { worker, agent, problem } of missing)
+      output.note(harmless(`${agent} is missing on worker ${worker}, which tries it again every 10 s: ${problem}`));
     if (options.quiet !== true)
       output.note(
         `${counted(workers.length, "worker")} here. Next: ${lines.of("run", "FILE", "--agent", found[0]?.name ?? "echo")}`,
@@ -104,7 +116,12 @@ function rowOf(agent: AgentLine): string[] {
     agent.kind,
     agent.lane,
     agent.configured ? "this configuration" : "a worker",
-    String(agent.workers),
+    workersText(agent),
     agent.problem === undefined ? can.join(", ") : "cannot run",
   ];
+}
+
+function workersText({ workers, unservedSinceAt }: AgentLine): string {
+  if (unservedSinceAt === undefined) return String(workers);
+  return `none since ${new Date(unservedSinceAt).toISOString().slice(0, 16).replace("T", " ")}`;
 }

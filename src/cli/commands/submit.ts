@@ -1,7 +1,10 @@
 import type { Command } from "commander";
-import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions } from "../batch-input.ts";
+import type { Unserved } from "../../queue/served-agents.ts";
+import type { Turnq } from "../../turnq.ts";
+import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions, type StoredTurns } from "../batch-input.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
+import { harmless } from "../harmless.ts";
 import { openStore } from "../open-store.ts";
 import { withTurnOptions } from "../option-parsers.ts";
 import { counted } from "../quantity-text.ts";
@@ -41,14 +44,15 @@ export async function submit(context: CommandContext, file: string, options: Inp
       const stored = await storeTurns(store.turnq, input, cells, { signal, onStored });
       output.live("");
       const { added, duplicates } = stored;
-      const complete = { type: "submitted", batch, turns: report.turns, new: added, duplicates };
       if (!stored.complete) {
         output.note(
           `stopped: ${added + duplicates} of ${report.turns} turns are stored in batch ${batch}. To go on with it: ${lines.goOn(argv, batch)}`,
         );
         return EXIT.cancelled;
       }
-      if (options.json === true) await output.object(complete);
+      const unserved = await unservedOf(store.turnq, batch, stored);
+      if (options.json === true)
+        await output.object({ type: "submitted", batch, turns: report.turns, new: added, duplicates, unserved });
       else
         await output.line(
           `batch ${batch}: ${counted(report.turns, "turn")}, ${added} new, ${duplicates} stored before`,
@@ -58,6 +62,7 @@ export async function submit(context: CommandContext, file: string, options: Inp
           "turns that were stored before keep the limits, retry rules and labels that they were first submitted with",
         );
       }
+      for (const { message } of unserved) output.note(harmless(`warning: ${message}`));
       if (options.quiet !== true) output.note(`next:\n  ${lines.of("work")}\n  ${lines.of("results", batch)}`);
       return EXIT.ok;
     } finally {
@@ -66,4 +71,10 @@ export async function submit(context: CommandContext, file: string, options: Inp
   } finally {
     await input.remove();
   }
+}
+
+/** For whom nobody is there, unless all of the batch has been run before. */
+async function unservedOf(turnq: Turnq, batch: string, { places }: StoredTurns): Promise<Unserved[]> {
+  const { turns, states } = await turnq.batch(batch).progress();
+  return states.settled === turns ? [] : turnq.unserved(places);
 }

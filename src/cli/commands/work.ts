@@ -15,9 +15,11 @@ import { progressStyle } from "../progress-view.ts";
 import { showWork } from "../work-progress.ts";
 import { watchLoop, type LoopWatch } from "../../process/watchdog.ts";
 import { OPTIONS } from "../option-parsers.ts";
+import type { WorkerHandle } from "../../worker-handle.ts";
 
 interface WorkOptions {
   readonly agent?: readonly string[] | undefined;
+  readonly allowMissing?: boolean | undefined;
   readonly concurrency: number;
   readonly config?: string | undefined;
   readonly lane?: string | undefined;
@@ -36,6 +38,7 @@ export function addWork(program: Command, act: (options: WorkOptions) => Promise
     .command("work")
     .description("Takes turns of the configuration's agents and runs them, until SIGINT or SIGTERM.")
     .addOption(OPTIONS.agent())
+    .option("--allow-missing", "start without the agents that cannot run here, and try them again every 10 s")
     .addOption(OPTIONS.concurrency())
     .addOption(OPTIONS.config())
     .addOption(OPTIONS.lane("a lane to take turns from besides the agents' own"))
@@ -75,10 +78,12 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
       settings: options.sim,
       dir: join(context.cwd, ".turnq", "tmp"),
     });
+    const working = [...agents.filter(({ name }) => !store.simulated.has(name)), ...(simulation?.agents ?? [])];
     const worker = store.turnq.worker({
-      agents: [...agents.filter(({ name }) => !store.simulated.has(name)), ...(simulation?.agents ?? [])],
+      agents: working,
       lanes: options.lane === undefined ? [] : [options.lane],
       concurrency: options.concurrency,
+      allowMissing: options.allowMissing,
       onStart: () => {
         started += 1;
         watch?.beat();
@@ -90,12 +95,8 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     await worker.start();
     if (options.readyFile !== undefined)
       endReady = keepReadyFile(resolve(context.cwd, options.readyFile), () => worker.readiness());
-    if (options.quiet !== true) {
-      output.note(
-        `taking turns of ${agents.map(({ name }) => name).join(", ")}, ${options.concurrency} at once, from ${store.redis.shown}`,
-      );
-      output.note(`next, in another terminal: ${lines.of("submit", "FILE", "--agent", agents[0]?.name ?? "echo")}`);
-    }
+    if (options.quiet !== true)
+      tellStart(context, store, worker, { agents: working, concurrency: options.concurrency });
     const ended = new AbortController();
     const progress = showWork({
       output,
@@ -121,6 +122,20 @@ export async function work(context: CommandContext, options: WorkOptions): Promi
     await simulation?.close();
     await store.close();
   }
+}
+
+/** What it does now, and what to type next. */
+function tellStart(
+  { output, lines }: CommandContext,
+  { redis }: OpenStore,
+  worker: WorkerHandle,
+  { agents, concurrency }: Pick<OpenStore, "agents"> & Pick<WorkOptions, "concurrency">,
+): void {
+  const { missing = [] } = worker.readiness();
+  const served = agents.map(({ name }) => name).filter((name) => missing.every(({ agent }) => agent !== name));
+  const whose = served.length === 0 ? "no agent yet" : served.join(", ");
+  output.note(`taking turns of ${whose}, ${concurrency} at once, from ${redis.shown}`);
+  output.note(`next, in another terminal: ${lines.of("submit", "FILE", "--agent", served[0] ?? "echo")}`);
 }
 
 function chosenAgents({ agents }: OpenStore, wanted: readonly string[] | undefined): OpenStore["agents"] {

@@ -149,7 +149,8 @@ test("submit, work and results are three processes", async () => {
   expect(submitted).toMatchObject({ code: 0, stdout: "batch b: 5 turns, 5 new, 0 stored before\n" });
   expect(submitted.stderr).toContain("turnq results b");
   const twice = await folder.run(["submit", "turns.jsonl", "--agent", "step", "--batch", "b", "--json"]);
-  expect(jsonLines(twice.stdout)).toEqual([{ type: "submitted", batch: "b", turns: 5, new: 0, duplicates: 5 }]);
+  const told = { type: "submitted", batch: "b", turns: 5, new: 0, duplicates: 5, unserved: [] };
+  expect(jsonLines(twice.stdout)).toEqual([told]);
   expect(twice.stderr).toContain("keep the limits, retry rules and labels");
 
   await until("all results", async () => (await settledSamples()).length === 5);

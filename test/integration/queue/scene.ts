@@ -11,6 +11,7 @@ import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import { openTurnq, type AgentLike } from "../../../src/app.ts";
 import type { AgentSpec } from "../../../src/agent/agent-spec.ts";
+import type { Clock } from "../../../src/agent/deadline.ts";
 import { isDefinedAgent, specOf, type DefinedAgent } from "../../../src/agent/define-agent.ts";
 import { scoreOf } from "../../../src/batch/score.ts";
 import type { TurnEvent } from "../../../src/domain/turn-event.ts";
@@ -69,6 +70,9 @@ export interface WorkerSettings {
   readonly laneConcurrency?: Readonly<Record<string, number>> | undefined;
   readonly laneLimits?: Readonly<Record<string, LaneLimits>> | undefined;
   readonly upkeepEveryMs?: number | undefined;
+  /** Agents that it does without for now, and the clock by which it tries them again. */
+  readonly missing?: ReadonlyMap<AgentSpec, string> | undefined;
+  readonly clock?: Clock | undefined;
   readonly retention?: Retention | undefined;
   /** Given the worker's connection before it is used. */
   readonly prepare?: ((redis: Redis) => void) | undefined;
@@ -134,6 +138,8 @@ export class Scene {
       redis,
       workerId: settings.id ?? `worker-${this.#workers}`,
       specs: agents.map(specOfEither),
+      missing: settings.missing,
+      clock: settings.clock,
       concurrency: settings.concurrency ?? 4,
       processes: settings.processes ?? { mark: () => "", sweepEarlier: () => Promise.resolve() },
       laneConcurrency: settings.laneConcurrency,

@@ -1,11 +1,17 @@
 import { describe, expect, it } from "vitest";
-import { TurnWorker, type TurnWorkerOptions } from "../../../src/queue/worker.ts";
+import { TurnWorker } from "../../../src/queue/worker.ts";
+import type { TurnWorkerOptions } from "../../../src/queue/worker-options.ts";
 import { SILENT } from "../../../src/telemetry/log.ts";
 
 /** A worker without a lane: only what its start and close do beside the lanes. */
 function worker(more: { publish?: () => Promise<void>; closeSpecs?: () => Promise<void> }): TurnWorker {
   const { publish = () => Promise.resolve(), closeSpecs } = more;
-  const parts = { specs: [], directory: { publish }, log: SILENT, concurrency: 1, closeSpecs };
+  const redis = {
+    time: () => Promise.resolve(["0", "0"]),
+    hset: () => Promise.resolve(1),
+    hdel: () => Promise.resolve(1),
+  };
+  const parts = { redis, specs: [], directory: { publish }, log: SILENT, concurrency: 1, closeSpecs };
   return new TurnWorker(parts as unknown as TurnWorkerOptions);
 }
 
