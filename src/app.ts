@@ -100,8 +100,7 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
   const lanes = new LaneSet(redis, log);
   const watch = new SettledWatch(() => connect(options.redis, "worker", { name: "turnq-watch" }), log);
   const users = new SpecUsers();
-  const openWorker = async (wanted: WorkerOptions) => {
-    checkWorkerSettings(wanted);
+  const openWithin = async (wanted: WorkerOptions, concurrency: number, endMemory: () => void) => {
     const wantedSpecs = wanted.agents === undefined ? specs : specsOf(wanted.agents, deps);
     const { working, missing } = await readyAgents(wantedSpecs);
     if (missing.size > 0 && wanted.allowMissing !== true) throw missingError(missing, wantedSpecs.length);
@@ -117,14 +116,18 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       own.disconnect();
       throw error;
     }
+    const endSpecs = users.use(wantedSpecs);
     const inner = new TurnWorker({
       redis: own,
       workerId: worker,
       specs: working,
       missing,
-      closeSpecs: users.use(wantedSpecs),
+      closeSpecs: async () => {
+        endMemory();
+        await endSpecs();
+      },
       moreLanes: wanted.lanes,
-      concurrency: wanted.concurrency ?? 10,
+      concurrency,
       laneConcurrency: wanted.laneConcurrency,
       laneLimits: wanted.laneLimits,
       retention: wanted.retention,
@@ -138,6 +141,18 @@ async function compose(options: OpenOptions, redis: Redis, log: Log): Promise<Tu
       log,
     });
     return { inner, redis: own };
+  };
+  const openWorker = async (wanted: WorkerOptions) => {
+    checkWorkerSettings(wanted);
+    const concurrency = wanted.concurrency ?? 10;
+    // Before modules are loaded: what loads them is to take turns.
+    const endMemory = processes.memory.use(concurrency);
+    try {
+      return await openWithin(wanted, concurrency, endMemory);
+    } catch (error) {
+      endMemory();
+      throw error;
+    }
   };
   return new Turnq({
     redis,

@@ -18,6 +18,7 @@ const take = createRunner({
     if (mark !== undefined) process.env[MARK_NAME] = mark;
     process.title = mark === undefined ? "turnq-runner" : `${MARK_NAME}=${mark}`;
   },
+  rss: () => process.memoryUsage.rss(),
   leftOver: () => process.getActiveResourcesInfo().length,
 });
 process.on("message", (order) => take(order as RunnerOrder));

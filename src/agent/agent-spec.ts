@@ -12,6 +12,8 @@ export interface AgentAbilities {
   readonly announcesCalls: boolean;
   /** It reports what its calls cost, so that a limit on cost can hold. False unless said. */
   readonly knowsCost?: boolean | undefined;
+  /** Its processes are its own, so that their memory can be bounded. False unless said. */
+  readonly boundsMemory?: boolean | undefined;
 }
 
 /** What a worker gives an agent that it makes for an attempt; the spec knows the name and the config. */
@@ -48,12 +50,15 @@ export interface AgentSpec {
 
 /**
  * Why an agent of these abilities cannot take a request with these limits; undefined when it can.
- * A limit needs an agent that stops when told, and one on cost an agent whose cost is known.
+ * A limit needs an agent that stops when told, one on cost an agent whose cost is known, and one on memory an agent
+ * in processes of its own.
  */
 export function unsupportedLimits(
   abilities: AgentAbilities,
-  limits: Pick<Partial<Limits>, (typeof LIMITS_TO_HOLD)[number]>,
+  limits: Pick<Partial<Limits>, (typeof LIMITS_TO_HOLD)[number] | "maxMemoryMb">,
 ): string | undefined {
+  if (limits.maxMemoryMb !== undefined && abilities.boundsMemory !== true)
+    return "limits.maxMemoryMb needs an agent in processes of its own (command or module), and this one runs inside the worker";
   if (abilities.cooperativeStop) {
     if (limits.maxCostUsd === undefined || abilities.knowsCost === true) return undefined;
     return "limits.maxCostUsd needs an agent whose cost is known, and this one has no price";

@@ -13,7 +13,7 @@ import { EventCollector } from "./event-collector.ts";
 import { OngoingTurn, type AgentTurn, type Finalize, type Outcome, type TurnEnd } from "./ongoing-turn.ts";
 import { endOfStop } from "./verdict.ts";
 import { TranscriptBudget } from "./transcript-budget.ts";
-import { AgentCrashError, TurnTimeoutError, agentFailure, normalizeThrown } from "./turn-errors.ts";
+import { AgentCrashError, TurnTimeoutError, agentFailure, isCrash, normalizeThrown } from "./turn-errors.ts";
 
 export type { AgentInit, AgentState, CommunicateOptions, CostLogTags, StartOptions, TurnAnswer } from "./agent-init.ts";
 
@@ -325,7 +325,7 @@ export abstract class Agent<Config = unknown> {
     const said = normalizeThrown(thrown);
     if (said.code === "timeout")
       return this.throwTimeout(turn.finalize, timeoutOf(thrown) ?? this.init.limits.timeoutMs, { cause: thrown });
-    if (said.code === "agent_crash") return this.throwCrash(turn.finalize, messageOf(thrown), { cause: thrown });
+    if (isCrash(said)) return this.throwCrash(turn.finalize, messageOf(thrown), { cause: thrown });
     return this.#close(turn, { status: "failed", crashed: false, failure: said });
   }
 

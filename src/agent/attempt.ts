@@ -13,7 +13,7 @@ import { TIME_OVER, afterMs, systemClock, within, type Clock } from "./deadline.
 import { EventCollector } from "./event-collector.ts";
 import { EventGate } from "./event-gate.ts";
 import { TranscriptBudget } from "./transcript-budget.ts";
-import { TurnTimeoutError, normalizeThrown } from "./turn-errors.ts";
+import { TurnTimeoutError, isCrash, normalizeThrown } from "./turn-errors.ts";
 import { TurnMonitor, type Spent } from "./turn-monitor.ts";
 import { verdictOf, type Ending, type KillReason, type StopRequest } from "./verdict.ts";
 
@@ -366,6 +366,6 @@ function endingOfThrown(thrown: unknown): Ending {
       stopReason: "deadline",
     };
   }
-  if (failure.code !== "agent_crash") return { status: "failed", crashed: false, failure };
+  if (!isCrash(failure)) return { status: "failed", crashed: false, failure };
   return { status: "crashed", crashed: true, crashReason: crashReason(messageOf(thrown)), failure };
 }

@@ -51,6 +51,11 @@ export function normalizeThrown(thrown: unknown): Failure {
   }
 }
 
+/** Whether an attempt that was thrown out of with this failure was cut off: it did not end by itself. */
+export function isCrash({ code }: Failure): boolean {
+  return code === "agent_crash" || code === "out_of_memory";
+}
+
 /** A failure as an agent may say it: one that is the worker's alone becomes `agent_error`. */
 export function agentFailure(said: Failure): Failure {
   if (!NOT_FOR_AGENTS.has(said.code))

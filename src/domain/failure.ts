@@ -20,6 +20,7 @@ export const FailureCode = z.enum([
   "context_overflow",
   "refused",
   "output_too_large",
+  "out_of_memory",
   "internal",
 ]);
 export type FailureCode = z.infer<typeof FailureCode>;
@@ -50,7 +51,14 @@ export interface FailureRule {
   /** What it uses up: one of `maxAttempts`, one of `maxCrashes`, or nothing. */
   readonly spends: "attempt" | "crash" | "nothing";
   /** What follows: another attempt, the end, or the turn goes back and keeps its place. */
-  readonly then: "retry" | "retry_if_retryable" | "retry_on_timeout" | "gate" | "hand_back" | "end";
+  readonly then:
+    | "retry"
+    | "retry_if_retryable"
+    | "retry_on_timeout"
+    | "retry_on_out_of_memory"
+    | "gate"
+    | "hand_back"
+    | "end";
 }
 export type Spends = FailureRule["spends"];
 
@@ -76,6 +84,7 @@ export const FAILURE_POLICY: Readonly<Record<FailureCode, FailureRule>> = {
   context_overflow: { spends: "attempt", then: "end" },
   refused: { spends: "attempt", then: "end" },
   output_too_large: { spends: "attempt", then: "end" },
+  out_of_memory: { spends: "attempt", then: "retry_on_out_of_memory" },
   internal: { spends: "attempt", then: "retry" },
 };
 

@@ -11,6 +11,10 @@ export const DEFAULT_TIMEOUT_MS = 600_000;
 /** Default of `limits.graceMs`: what an agent has between `shouldStop` and the kill. */
 export const DEFAULT_GRACE_MS = 5_000;
 
+/** The bounds of `limits.maxMemoryMb`: no process of ours does with less, no machine has more. */
+const MEMORY_MB_MIN = 16;
+const MEMORY_MB_MAX = 2 ** 24;
+
 /** The highest `limits.maxTranscriptChars`: what is stored as a whole must fit into a worker's memory many times over. */
 const TRANSCRIPT_LIMIT_MAX = 32 * 1024 * 1024;
 
@@ -26,9 +30,11 @@ const limitFields = {
   maxCostUsd: z.number().positive().max(1e9).optional(),
   /** Characters (UTF-16 units) of one attempt's transcript that are kept; 8 Mi unless given. What is over is cut with a note. */
   maxTranscriptChars: z.number().int().min(1000).max(TRANSCRIPT_LIMIT_MAX).optional(),
+  /** MiB that all processes of an attempt hold together. Needs an agent that runs in processes of its own. */
+  maxMemoryMb: z.number().int().min(MEMORY_MB_MIN).max(MEMORY_MB_MAX).optional(),
 };
 
-/** What one turn may use. `timeoutMs`, `graceMs`, `idleMs` and `maxTranscriptChars` hold for one attempt, the counts and the cost over all attempts of a generation. */
+/** What one turn may use. `timeoutMs`, `graceMs`, `idleMs`, `maxTranscriptChars` and `maxMemoryMb` hold for one attempt, the counts and the cost over all attempts of a generation. */
 export const Limits = z.object(limitFields);
 export type Limits = z.infer<typeof Limits>;
 /** Limits as someone gives them: every field may be left out, no other may be there. */
@@ -50,11 +56,12 @@ const retryFields = {
   maxAttempts: atLeastOne,
   maxCrashes: atLeastOne,
   onTimeout: z.boolean(),
+  onOutOfMemory: z.boolean(),
   afterToolCalls: z.enum(["always", "never"]),
 };
 
 /** When a failed attempt is followed by another. `maxAttempts` counts attempts that spend one, `maxCrashes` lost workers. */
-export const Retry = z.object({ ...retryFields, backoff: Backoff });
+export const Retry = z.object({ ...retryFields, onOutOfMemory: z.boolean().default(false), backoff: Backoff });
 export type Retry = z.infer<typeof Retry>;
 /** Retry rules as someone gives them: every field may be left out, no other may be there. */
 export const RetryInput = z
@@ -68,6 +75,7 @@ export const DEFAULT_RETRY: Retry = Object.freeze({
   maxCrashes: 3,
   backoff: Object.freeze({ delayMs: 1000, factor: 2, maxMs: 60_000, jitter: 0.2 }),
   onTimeout: false,
+  onOutOfMemory: false,
   afterToolCalls: "always",
 });
 

@@ -88,7 +88,8 @@ export function targetsIn(table: ProcessTable, target: KillTarget, killed: Reado
   return rows.filter((row) => found.has(row.pid) && !row.dead).map((row) => row.pid);
 }
 
-function addDescendants(rows: readonly ProcessRow[], found: Set<number>): void {
+/** Adds whatever descends from those that were found. */
+export function addDescendants(rows: readonly ProcessRow[], found: Set<number>): void {
   if (found.size === 0) return;
   const children = new Map<number, ProcessRow[]>();
   for (const row of rows) {

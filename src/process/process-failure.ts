@@ -27,6 +27,12 @@ export function startFailure(program: string, error: unknown): ProcessFailure {
   return new ProcessFailure("config", failure("config", what, { cause: error }), error);
 }
 
+/** The failure of programs that held more memory than they may, in MiB. */
+export function outOfMemory(usedMb: number, limitMb: number): ProcessFailure {
+  const what = `its processes held ${usedMb} MB of memory together, over limits.maxMemoryMb of ${limitMb}, and were killed`;
+  return new ProcessFailure("agent_crash", failure("out_of_memory", what));
+}
+
 /** How a process ended, in words: a signal is named, since its exit code is null and null is not 0. */
 export function endText(end: { readonly code: number | null; readonly signal: NodeJS.Signals | null }): string {
   if (end.signal === "SIGKILL") return "was killed by SIGKILL (maybe out of memory)";

@@ -8,6 +8,8 @@ export interface ProcessRow {
   readonly ppid: number;
   readonly pgid: number;
   readonly dead: boolean;
+  /** Tells two processes apart that had the same pid one after the other, where that can be seen. */
+  readonly startTicks?: number | undefined;
 }
 
 /** What can be seen of the machine's processes. Injected where tests make up a table. */
@@ -34,7 +36,9 @@ function listProc(): ProcessRow[] {
     const pid = Number(name);
     if (!Number.isInteger(pid)) continue;
     const stat = procStat(pid);
-    if (stat !== undefined && !stat.kernel) rows.push({ pid, ppid: stat.ppid, pgid: stat.pgid, dead: stat.dead });
+    if (stat === undefined || stat.kernel) continue;
+    const { ppid, pgid, dead, startTicks } = stat;
+    rows.push({ pid, ppid, pgid, dead, startTicks });
   }
   return rows;
 }
@@ -92,7 +96,8 @@ function procMark(pid: number): string | undefined {
 /** Used again for every file: a look reads hundreds of them. */
 const block = Buffer.allocUnsafe(64 * 1024);
 
-function readProc(pid: number, file: string): string | undefined {
+/** A file of /proc/PID; undefined when there is no such process, or it may not be read. */
+export function readProc(pid: number, file: string): string | undefined {
   let fd: number | undefined;
   try {
     fd = openSync(`/proc/${pid}/${file}`, "r");

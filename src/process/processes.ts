@@ -1,7 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { allowedEnv } from "./allowed-env.ts";
 import { MARK_NAME, type MarkPattern } from "./mark.ts";
+import { MemoryShare } from "./memory-share.ts";
 import { ProcessFailure, startFailure } from "./process-failure.ts";
 import { programPath } from "./program-path.ts";
 import { SupervisedProcess } from "./supervised-process.ts";
@@ -19,6 +21,8 @@ export interface SpawnOptions {
   readonly mark: string;
   /** Epoch ms. From then on the supervisor kills it, should the worker not have done so. */
   readonly deadlineAt?: number | undefined;
+  /** MiB that it and all that it starts may hold. Over it the supervisor kills all of it, and its end says so. */
+  readonly memoryMb?: number | undefined;
   readonly stdin: "pipe" | "ignore";
   readonly ipc?: boolean | undefined;
 }
@@ -36,6 +40,8 @@ export interface Processes {
   allowedEnv(names?: readonly string[]): Record<string, string>;
   /** Store and worker, for the marks of processes that belong to no turn. */
   readonly place: { readonly store: string; readonly worker: string };
+  /** What programs may hold where nobody said it. */
+  readonly memory: MemoryShare;
   /** Kills everything that still runs and ends the supervisor. */
   close(): Promise<void>;
 }
@@ -60,6 +66,7 @@ export function openProcesses(options: ProcessesOptions): Processes & { readonly
   const spared = (): readonly number[] => (link.pid === undefined ? [] : [link.pid]);
   const sweeper = new Sweeper(spared);
   const running = new Set<SupervisedProcess>();
+  const memory = new MemoryShare();
   let closed: Promise<void> | undefined;
 
   function start(what: SpawnOptions): SupervisedProcess {
@@ -69,18 +76,19 @@ export function openProcesses(options: ProcessesOptions): Processes & { readonly
     // whose output would be the agent's.
     const childEnv = { SHLVL: "1", ...what.env, [MARK_NAME]: what.mark };
     const child = launch(program, args, { ...what, env: childEnv });
-    const watch =
-      child.pid === undefined
-        ? undefined
-        : link.watch({ pid: child.pid, mark: what.mark, deadlineAt: what.deadlineAt });
+    const { pid } = child;
+    if (pid !== undefined) offerToTheSystem(pid);
+    const { mark, deadlineAt, memoryMb } = what;
+    const onOverMemory = (usedMb: number): void => started.overMemory(usedMb);
+    const watch = pid === undefined ? undefined : link.watch({ pid, mark, deadlineAt, memoryMb, onOverMemory });
     const started = new SupervisedProcess(child, {
       program,
       mark: what.mark,
       spared,
       sweep: (marks, group) => sweeper.sweep(marks, group),
-      watch: (mark, deadlineAt) => {
-        if (child.pid === undefined) return () => undefined;
-        const id = link.watch({ pid: child.pid, mark, deadlineAt });
+      watch: (turn) => {
+        if (pid === undefined) return () => undefined;
+        const id = link.watch({ pid, ...turn, onOverMemory });
         return () => link.done(id);
       },
       ended: () => {
@@ -103,6 +111,7 @@ export function openProcesses(options: ProcessesOptions): Processes & { readonly
 
   return {
     place: { store, worker },
+    memory,
     spawn: start,
     sweepMark: (match) => sweepMarks(match, spared()),
     allowedEnv: (names) => allowedEnv(env, names),
@@ -111,6 +120,19 @@ export function openProcesses(options: ProcessesOptions): Processes & { readonly
       return link.pid;
     },
   };
+}
+
+/** Of the scale from -1000 to 1000 on which Linux chooses whom to kill. */
+const OOM_SCORE = "500";
+
+/** When memory is short the system is to kill a program, which costs an attempt, and not the worker, which costs them all. */
+function offerToTheSystem(pid: number): void {
+  if (process.platform !== "linux") return;
+  try {
+    writeFileSync(`/proc/${pid}/oom_score_adj`, OOM_SCORE);
+  } catch {
+    // it has ended, or this may not be written here
+  }
 }
 
 function launch(program: string, args: readonly string[], what: SpawnOptions): ChildProcess {

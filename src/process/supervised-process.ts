@@ -10,6 +10,8 @@ export interface ProcessEnd {
   readonly code: number | null;
   readonly signal: NodeJS.Signals | null;
   readonly problem?: ProcessFailure | undefined;
+  /** MiB that it and what it started held together when it was killed for that. */
+  readonly overMemoryMb?: number | undefined;
   /** All that it said was read: its pipes and its channel came to their ends. */
   readonly heardOut: boolean;
 }
@@ -21,10 +23,19 @@ export interface ProcessOwner {
   /** Pids that no kill may touch. */
   readonly spared: () => readonly number[];
   readonly sweep: (marks: readonly string[], group?: number) => Promise<void>;
-  /** Has a turn inside it watched; the answer lifts the watch. `deadlineAt` is epoch ms. */
-  readonly watch: (mark: string, deadlineAt: number | undefined) => () => void;
+  /** Has a turn inside it watched; the answer lifts the watch. */
+  readonly watch: (turn: WatchedTurn) => () => void;
   /** Called once, when it has ended and been swept. */
   readonly ended: () => void;
+}
+
+/** What is to be known of a turn inside a process. */
+export interface WatchedTurn {
+  readonly mark: string;
+  /** Epoch ms. */
+  readonly deadlineAt?: number | undefined;
+  /** MiB that the process and what it started may hold. */
+  readonly memoryMb?: number | undefined;
 }
 
 /** One turn inside a process that outlives it. */
@@ -53,6 +64,7 @@ export class SupervisedProcess {
   /** Its own mark and those of turns inside it. */
   readonly #marks: Set<string>;
   #exited = false;
+  #overMemoryMb: number | undefined;
 
   constructor(child: ChildProcess, owner: ProcessOwner) {
     this.#child = child;
@@ -97,10 +109,16 @@ export class SupervisedProcess {
     if (stdin?.writable === true) stdin.end();
   }
 
-  /** A turn begins inside it: what the turn starts bears `mark`. At the deadline all of the process is killed. */
-  watchTurn(mark: string, deadlineAt?: number): TurnWatch {
+  /** It held so much memory that it is being killed. */
+  overMemory(usedMb: number): void {
+    this.#overMemoryMb ??= usedMb;
+  }
+
+  /** A turn begins inside it: what the turn starts bears `mark`. At the deadline, or over its memory, all of the process is killed. */
+  watchTurn(turn: WatchedTurn): TurnWatch {
+    const { mark } = turn;
     this.#marks.add(mark);
-    const lift = this.#owner.watch(mark, deadlineAt);
+    const lift = this.#owner.watch(turn);
     return {
       done: async () => {
         await this.#owner.sweep([mark]);
@@ -162,7 +180,8 @@ export class SupervisedProcess {
     for (const stream of [this.#child.stdin, this.stdout, this.stderr]) stream?.destroy();
     if (this.#child.connected) this.#child.disconnect();
     this.#owner.ended();
-    return { code, signal, heardOut };
+    const overMemoryMb = this.#overMemoryMb;
+    return { code, signal, heardOut, ...(overMemoryMb === undefined ? {} : { overMemoryMb }) };
   }
 
   /** Reads on until the pipes end. One that somebody beyond the sweep's reach holds open is let go when it is silent. */

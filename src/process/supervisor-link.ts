@@ -1,19 +1,22 @@
 import { spawn, type ChildProcess } from "node:child_process";
+import { Socket } from "node:net";
 import { entryPath } from "./entry.ts";
+import { LineSplitter } from "./json-lines.ts";
 import { sigkill } from "./kill-tree.ts";
-import type { SupervisorLine } from "./supervisor-lines.ts";
+import { SupervisorReport, type SupervisorLine } from "./supervisor-lines.ts";
 
 /** What the supervisor is to know of a process. `deadlineAt` is epoch ms. */
 export interface WatchOrder {
   readonly pid: number;
   readonly mark: string;
   readonly deadlineAt?: number | undefined;
+  /** MiB that its whole tree may hold; over it, it is killed, and `onOverMemory` is told before. */
+  readonly memoryMb?: number | undefined;
+  readonly onOverMemory?: ((usedMb: number) => void) | undefined;
 }
 
 /** With the deadline in ms of `performance.now()`: a clock that is set does not move it. */
-interface Watched {
-  readonly pid: number;
-  readonly mark: string;
+interface Watched extends Omit<WatchOrder, "deadlineAt"> {
   readonly deadlineMs: number | undefined;
 }
 
@@ -55,10 +58,10 @@ export class SupervisorLink {
   }
 
   /** Returns the number to give to {@link done}. */
-  watch({ pid, mark, deadlineAt }: WatchOrder): number {
+  watch({ deadlineAt, ...order }: WatchOrder): number {
     const id = this.#nextId++;
     const deadlineMs = deadlineAt === undefined ? undefined : performance.now() + (deadlineAt - Date.now());
-    const watched = { pid, mark, deadlineMs };
+    const watched = { ...order, deadlineMs };
     this.#watches.set(id, watched);
     if (this.#child === undefined) this.#start();
     else this.#tell(id, watched);
@@ -108,9 +111,13 @@ export class SupervisorLink {
     this.#child = child;
     child.on("error", () => this.#lost(child));
     child.on("exit", () => this.#lost(child));
-    child.stdin?.on("error", () => undefined);
+    const splitter = new LineSplitter({ onLine: (line) => this.#hear(line) });
+    child.stdout?.on("data", (chunk: Buffer) => splitter.push(chunk));
     child.unref();
-    if (child.stdin !== null && "unref" in child.stdin && typeof child.stdin.unref === "function") child.stdin.unref();
+    for (const pipe of [child.stdin, child.stdout]) {
+      pipe?.on("error", () => undefined);
+      if (pipe instanceof Socket) pipe.unref();
+    }
     for (const [id, order] of this.#watches) this.#tell(id, order);
   }
 
@@ -122,7 +129,7 @@ export class SupervisorLink {
       detached: true,
       cwd: "/",
       env: {},
-      stdio: ["pipe", "ignore", "ignore"],
+      stdio: ["pipe", "pipe", "ignore"],
     });
   }
 
@@ -144,9 +151,20 @@ export class SupervisorLink {
     }
   }
 
-  #tell(id: number, { pid, mark, deadlineMs }: Watched): void {
+  #hear(line: string): void {
+    let said: unknown;
+    try {
+      said = JSON.parse(line);
+    } catch {
+      return;
+    }
+    const report = SupervisorReport.safeParse(said).data;
+    if (report !== undefined) this.#watches.get(report.id)?.onOverMemory?.(report.usedMb);
+  }
+
+  #tell(id: number, { pid, mark, deadlineMs, memoryMb }: Watched): void {
     const dueMs = deadlineMs === undefined ? {} : { dueMs: Math.max(0, deadlineMs - performance.now()) };
-    this.#write({ type: "watch", id, pid, mark, ...dueMs });
+    this.#write({ type: "watch", id, pid, mark, ...dueMs, ...(memoryMb === undefined ? {} : { memoryMb }) });
   }
 
   #write(line: SupervisorLine): void {

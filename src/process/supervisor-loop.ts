@@ -4,7 +4,8 @@ import { TIMER_MAX_MS } from "../domain/limits.ts";
 import { LineSplitter } from "./json-lines.ts";
 import { killTree } from "./kill-tree.ts";
 import { matchesMark } from "./mark.ts";
-import { SupervisorLine, type Watch } from "./supervisor-lines.ts";
+import { MemoryWatch } from "./memory-watch.ts";
+import { SupervisorLine, type SupervisorReport, type Watch } from "./supervisor-lines.ts";
 
 /** Whose supervisor this is. */
 export interface SupervisorPlace {
@@ -24,10 +25,20 @@ const DEATH_ROUNDS = 15;
  * blocked; when its input ends, the worker is gone (also by `kill -9` of its whole group): it kills
  * everything of that worker and returns.
  */
-export async function superviseUntilEnd(input: Readable, place: SupervisorPlace): Promise<void> {
+export async function superviseUntilEnd(
+  input: Readable,
+  place: SupervisorPlace,
+  tell: (report: SupervisorReport) => void,
+): Promise<void> {
   const watched = new Map<number, { readonly watch: Watch; readonly timer: NodeJS.Timeout | undefined }>();
+  const memory = new MemoryWatch<Watch>((watch, usedMb) => {
+    // First the word: whoever sees the death is to know the reason.
+    tell({ type: "over_memory", id: watch.id, usedMb });
+    void kill(watch, place);
+  });
   const forget = (id: number): void => {
     clearTimeout(watched.get(id)?.timer);
+    memory.forget(id);
     watched.delete(id);
   };
   const splitter = new LineSplitter({
@@ -35,7 +46,9 @@ export async function superviseUntilEnd(input: Readable, place: SupervisorPlace)
       const line = parse(text);
       if (line === undefined) return;
       forget(line.id);
-      if (line.type === "watch") watched.set(line.id, { watch: line, timer: deadline(line, place) });
+      if (line.type !== "watch") return;
+      watched.set(line.id, { watch: line, timer: deadline(line, place) });
+      memory.watch(line);
     },
   });
   await readAll(input, splitter);
@@ -56,9 +69,11 @@ function deadline(watch: Watch, place: SupervisorPlace): NodeJS.Timeout | undefi
   const dueMs = watch.dueMs === undefined ? Number.POSITIVE_INFINITY : watch.dueMs + MARGIN_MS;
   // A deadline of more than 24 days is the worker's alone.
   if (dueMs > TIMER_MAX_MS) return undefined;
-  return setTimeout(() => {
-    void killTree({ groups: [watch.pid], marked: (mark) => mark === watch.mark, spared: [place.workerPid] });
-  }, dueMs);
+  return setTimeout(() => void kill(watch, place), dueMs);
+}
+
+async function kill({ pid, mark }: Watch, { workerPid }: SupervisorPlace): Promise<void> {
+  await killTree({ groups: [pid], marked: (other) => other === mark, spared: [workerPid] });
 }
 
 function parse(text: string): SupervisorLine | undefined {

@@ -38,6 +38,7 @@ export function decide(record: TurnRecord, budget: Budget, random: () => number)
     case "retry":
     case "retry_if_retryable":
     case "retry_on_timeout":
+    case "retry_on_out_of_memory":
       return allowsAnother(failure, then, record, budget) ? again(spends, budget, random) : { kind: "settle", spends };
   }
 }
@@ -56,6 +57,7 @@ function mayNotRepeat({ usage }: TurnRecord, { afterToolCalls }: Retry): boolean
 function allowsAnother(failure: Failure, then: string, record: TurnRecord, { retry, spent, crashes }: Budget): boolean {
   if (then === "retry_if_retryable" && !failure.retryable) return false;
   if (then === "retry_on_timeout" && !retry.onTimeout) return false;
+  if (then === "retry_on_out_of_memory" && !retry.onOutOfMemory) return false;
   if (mayNotRepeat(record, retry)) return false;
   return FAILURE_POLICY[failure.code].spends === "crash"
     ? crashes + 1 < retry.maxCrashes

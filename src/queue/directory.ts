@@ -157,7 +157,8 @@ export class Directory {
   /** Why this agent cannot take this request, as a sentence; undefined when it can. Where no agent is known at all, nothing is refused. */
   problem(name: string, request: Pick<TurnRequest, "limits">): string | undefined {
     const agent = this.find(name);
-    if (agent !== undefined) return agent.problem ?? unsupportedLimits(agent.abilities, request.limits ?? {});
+    if (agent !== undefined)
+      return agent.problem ?? unsupportedLimits(agent.abilities, { ...agent.limits, ...request.limits });
     const known = this.names();
     if (known.length === 0) return undefined;
     const names = this.namesToTell();

@@ -72,6 +72,7 @@ export class CommandAgent extends Agent<CommandSetup> {
       request: this.#request(turn),
       keepInputOpen: command.stop === "stdin",
       limits: { ...this.init.limits, ...(turn.timeoutMs === undefined ? {} : { timeoutMs: turn.timeoutMs }) },
+      memoryMb: this.init.limits.maxMemoryMb ?? processes.memory.defaultMb,
       turn,
       markStopped: (reason) => this.markStopped(reason),
     });
@@ -128,6 +129,7 @@ export function commandAgent(name: string, command: CommandConfig, deps: Command
     abilities: {
       cooperativeStop: command.stop === "stdin",
       announcesCalls: false,
+      boundsMemory: true,
       ...(command.reportsCost === true ? { knowsCost: true } : {}),
     },
     limits: command.limits,

@@ -8,7 +8,7 @@ import type { StopReason } from "../../domain/stop-reason.ts";
 import { TRANSCRIPT_MAX, tailText } from "../../domain/text.ts";
 import { OutputHead, OutputTail } from "../../process/bounded-output.ts";
 import { maskSecrets } from "../../process/mask.ts";
-import { ProcessFailure, endText } from "../../process/process-failure.ts";
+import { ProcessFailure, endText, outOfMemory } from "../../process/process-failure.ts";
 import type { Processes } from "../../process/processes.ts";
 import type { ProcessEnd, SupervisedProcess } from "../../process/supervised-process.ts";
 import type { FinalLine } from "./protocol-line.ts";
@@ -27,6 +27,8 @@ export interface ProgramRunOptions {
   /** Its stdin stays open, so that it can be told to stop. */
   readonly keepInputOpen: boolean;
   readonly limits: Pick<Limits, "timeoutMs" | "graceMs" | "maxTranscriptChars">;
+  /** MiB that the program and all that it starts may hold together. */
+  readonly memoryMb: number;
   readonly turn: AgentTurn;
   readonly markStopped: (reason: StopReason) => void;
 }
@@ -75,6 +77,7 @@ export class ProgramRun {
       env: options.env,
       mark: options.mark,
       deadlineAt: Date.now() + options.limits.timeoutMs,
+      memoryMb: options.memoryMb,
       stdin: "pipe",
     });
     this.#process.stdout.on("data", (chunk: Buffer) => this.#take(chunk));
@@ -103,6 +106,10 @@ export class ProgramRun {
       this.#callOffLadder();
     }
     if (this.#end.problem !== undefined) throw this.#end.problem;
+    const { overMemoryMb } = this.#end;
+    // What it held after its result is no matter of the result.
+    if (overMemoryMb !== undefined && this.#reader.final?.type !== "result")
+      throw outOfMemory(overMemoryMb, this.#options.memoryMb);
     // The supervisor was first, since the worker's loop was blocked.
     if (this.#end.signal === "SIGKILL" && this.#leftMs() === 0)
       throw new TurnTimeoutError(this.#options.limits.timeoutMs);

@@ -28,7 +28,12 @@ interface ModuleSetup {
 
 /** How often the turn is asked whether to stop. The agent itself is told, and asks its own process. */
 const POLL_MS = 50;
-const ASSUMED: AgentAbilities = { cooperativeStop: true, announcesCalls: false };
+const ASSUMED: AgentAbilities = { cooperativeStop: true, announcesCalls: false, boundsMemory: true };
+
+/** What an agent can do in a runner, by what it could do in a worker. */
+function inItsProcess(abilities: AgentAbilities): AgentAbilities {
+  return { ...abilities, boundsMemory: true };
+}
 
 /** An agent whose code runs in a runner: whatever it does there, blocks or breaks, the worker goes on. */
 export class ModuleAgent extends Agent<ModuleSetup> {
@@ -61,18 +66,21 @@ export class ModuleAgent extends Agent<ModuleSetup> {
 
   protected override async takeTurn(turn: AgentTurn): Promise<TurnAnswer> {
     const isOver = (): boolean => turn.signal.aborted || (turn.leftMs ?? 1) <= 0;
-    return await this.config.pool.use(async (runner) => {
-      this.#runner = runner;
-      try {
-        const { abilities } = await runner.facts;
-        const refused = unsupportedLimits(abilities, this.init.limits);
-        if (refused !== undefined) return { failure: failure("invalid_request", refused) };
-        return await this.#converse(turn, runner);
-      } finally {
-        // From now on it may be another turn's.
-        if (runner.usable) this.#runner = undefined;
-      }
-    }, isOver);
+    return await this.config.pool.use(
+      async (runner) => {
+        this.#runner = runner;
+        try {
+          const abilities = inItsProcess((await runner.facts).abilities);
+          const refused = unsupportedLimits(abilities, this.init.limits);
+          if (refused !== undefined) return { failure: failure("invalid_request", refused) };
+          return await this.#converse(turn, runner);
+        } finally {
+          // From now on it may be another turn's.
+          if (runner.usable) this.#runner = undefined;
+        }
+      },
+      { memoryMb: this.init.limits.maxMemoryMb, isOver },
+    );
   }
 
   async #converse(turn: AgentTurn, runner: Runner): Promise<TurnAnswer> {
@@ -137,7 +145,7 @@ export function moduleAgent(name: string, module: ModuleConfig, deps: ModuleDeps
     lane,
     kind: "module",
     get abilities() {
-      return facts?.abilities ?? ASSUMED;
+      return facts === undefined ? ASSUMED : inItsProcess(facts.abilities);
     },
     limits: module.limits,
     retry: module.retry,

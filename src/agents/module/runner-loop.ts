@@ -17,6 +17,8 @@ export interface RunnerSeat {
   readonly mark: (mark: string | undefined) => void;
   /** How many things keep the process alive: timers, sockets, children. */
   readonly leftOver: () => number;
+  /** Bytes of memory that the process holds. */
+  readonly rss: () => number;
 }
 
 /** Runs turns of one agent, one after the other, inside a runner. Returns what takes the worker's orders. */
@@ -29,7 +31,7 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
     try {
       spec = await loadModule(order);
       const { abilities, wantsCostLogTags = false, wantsMetadata = false } = spec;
-      seat.send({ type: "loaded", facts: { abilities, wantsCostLogTags, wantsMetadata } });
+      seat.send({ type: "loaded", rss: seat.rss(), facts: { abilities, wantsCostLogTags, wantsMetadata } });
     } catch (error) {
       seat.send({ type: "not_loaded", message: messageOf(error) });
     }
@@ -57,7 +59,7 @@ export function createRunner(seat: RunnerSeat): (order: RunnerOrder) => void {
     await ignoring(() => agent?.stop());
     // What a turn left would go off in the middle of the next one. What is ending anyway gets a moment for it.
     if (seat.leftOver() > before) await new Promise((resolve) => setImmediate(resolve));
-    seat.send({ type: "idle", id: order.id, clean: seat.leftOver() <= before });
+    seat.send({ type: "idle", id: order.id, clean: seat.leftOver() <= before, rss: seat.rss() });
   }
 
   return (order) => {

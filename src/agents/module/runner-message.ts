@@ -64,7 +64,8 @@ export type ModuleFacts = z.infer<typeof ModuleFacts>;
 
 /** What a runner tells its worker. Checked, since the agent's code shares the channel. */
 export const RunnerReport = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("loaded"), facts: ModuleFacts }),
+  /** With the memory that its process holds, in bytes; so is `idle`. */
+  z.object({ type: z.literal("loaded"), facts: ModuleFacts, rss: z.number() }),
   z.object({ type: z.literal("not_loaded"), message: z.string() }),
   /**
    * The turn is handed over: from here on its agent's code may run. Said before that, so that a runner that died without
@@ -81,7 +82,7 @@ export const RunnerReport = z.discriminatedUnion("type", [
     thrown: z.object({ message: z.string(), failure: Failure }).optional(),
   }),
   /** The agent was stopped: the runner may take another turn, unless this one left something behind. */
-  z.object({ type: z.literal("idle"), id: z.number(), clean: z.boolean() }),
+  z.object({ type: z.literal("idle"), id: z.number(), clean: z.boolean(), rss: z.number() }),
 ]);
 export type RunnerReport = z.infer<typeof RunnerReport>;
 export type TurnEnded = Extract<RunnerReport, { type: "ended" }>;

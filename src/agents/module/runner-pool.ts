@@ -4,6 +4,7 @@ import { markText } from "../../process/mark.ts";
 import type { Processes } from "../../process/processes.ts";
 import type { ModuleConfig } from "./module-config.ts";
 import { Runner } from "./runner.ts";
+import { heapMb } from "./runner-heap.ts";
 
 export interface RunnerPoolOptions {
   readonly name: string;
@@ -48,9 +49,15 @@ export class RunnerPool {
    * Gives `work` a runner. One that dies before it was handed its turn has run nothing of it and is replaced: the system
    * kills the idle ones first when memory is short. `isOver` says that nobody wants another one any more.
    */
-  async use<T>(work: (runner: Runner) => Promise<T>, isOver: () => boolean = () => false): Promise<T> {
+  async use<T>(
+    work: (runner: Runner) => Promise<T>,
+    {
+      memoryMb,
+      isOver = () => false,
+    }: { readonly memoryMb?: number | undefined; readonly isOver?: () => boolean } = {},
+  ): Promise<T> {
     for (let starts = 0; ;) {
-      const runner = this.take();
+      const runner = this.take(memoryMb);
       if (!runner.loaded) starts += 1;
       try {
         return await work(runner);
@@ -65,17 +72,32 @@ export class RunnerPool {
     }
   }
 
-  /** A runner for one turn. @throws ProcessFailure when none can be started */
-  take(): Runner {
+  /** A runner for one turn that may hold so much memory, in MiB. @throws ProcessFailure when none can be started */
+  take(memoryMb: number = this.#memoryMb): Runner {
+    for (const runner of this.#idle.keys()) if (!runner.usable) this.#leaveIdle(runner);
     // The last that came back first: what is not needed ages and ends.
-    for (const [runner, timer] of [...this.#idle].toReversed()) {
-      clearTimeout(timer);
-      this.#idle.delete(runner);
-      if (!runner.usable) continue;
-      runner.hold(true);
-      return runner;
+    const idle = [...this.#idle.keys()].toReversed();
+    const fitting = idle.find((runner) => runner.memoryMb === memoryMb);
+    // One more than turns at once would be one too many: it takes the place of one that does not fit.
+    const leaving = fitting ?? idle.at(-1);
+    if (leaving !== undefined) this.#leaveIdle(leaving);
+    if (fitting === undefined) {
+      leaving?.kill();
+      return this.#start(memoryMb);
     }
-    return this.#start();
+    fitting.hold(true);
+    return fitting;
+  }
+
+  /** What a runner may hold where the turn does not say it. */
+  get #memoryMb(): number {
+    const { module, processes } = this.#options;
+    return module.limits?.maxMemoryMb ?? processes.memory.defaultMb;
+  }
+
+  #leaveIdle(runner: Runner): void {
+    clearTimeout(this.#idle.get(runner));
+    this.#idle.delete(runner);
   }
 
   /** To be called once for each that was taken. One that cannot be used again is killed. */
@@ -103,12 +125,18 @@ export class RunnerPool {
     await Promise.all(all.map((runner) => runner.ended));
   }
 
-  #start(): Runner {
+  #start(memoryMb: number): Runner {
     const { name, lane, module, processes, baseDir } = this.#options;
     const env = processes.allowedEnv(module.env);
     const process = processes.spawn({
       // Room for the title in which it tells the turn that it runs.
-      command: [globalThis.process.execPath, entryPath("turn-runner"), "-".repeat(TITLE_CHARS)],
+      command: [
+        globalThis.process.execPath,
+        `--max-old-space-size=${heapMb(memoryMb)}`,
+        entryPath("turn-runner"),
+        "-".repeat(TITLE_CHARS),
+      ],
+      memoryMb,
       cwd: baseDir,
       env,
       // In the place of a turn, what no turn's id can be.
@@ -128,7 +156,7 @@ export class RunnerPool {
         config: module.config,
         metadata: module.metadata,
       },
-      env,
+      { env, memoryMb },
     );
     this.#all.add(runner);
     void runner.ended.then(() => {

@@ -5,9 +5,10 @@ import { TurnRecord } from "../../domain/turn-record.ts";
 import { tailText } from "../../domain/text.ts";
 import { OutputTail } from "../../process/bounded-output.ts";
 import { maskSecrets } from "../../process/mask.ts";
-import { ProcessFailure, endText } from "../../process/process-failure.ts";
+import { ProcessFailure, endText, outOfMemory } from "../../process/process-failure.ts";
 import type { ProcessEnd, SupervisedProcess } from "../../process/supervised-process.ts";
 import type { StopReason } from "../../domain/stop-reason.ts";
+import { heapFull, isHeapDeath } from "./runner-heap.ts";
 import {
   RunnerReport,
   type LoadOrder,
@@ -35,6 +36,13 @@ export interface RunnerTurn {
 /** How long an agent's `stop` may take before its runner is given up. */
 const REST_WAIT_MS = 1000;
 const STDERR_IN_MESSAGE = 2000;
+const BYTES_PER_MIB = 1024 * 1024;
+
+export interface RunnerSettings {
+  /** Its environment, whose values are kept out of messages. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly memoryMb: number;
+}
 
 /** The worker's end of one runner. It takes one turn at a time. */
 export class Runner {
@@ -53,13 +61,17 @@ export class Runner {
   #nextId = 1;
   #current = 0;
   #usable = true;
+  /** MiB that its process and all that it starts may hold. */
+  readonly memoryMb: number;
+  #rssLoaded = 0;
   /** The agent of the current turn was stopped. */
   #rested = false;
   #onRest: () => void = () => undefined;
 
-  constructor(process: SupervisedProcess, load: LoadOrder, env: Readonly<Record<string, string>>) {
+  constructor(process: SupervisedProcess, load: LoadOrder, settings: RunnerSettings) {
     this.#process = process;
-    this.#env = env;
+    this.#env = settings.env;
+    this.memoryMb = settings.memoryMb;
     process.stdout.resume();
     process.stderr.on("data", (chunk: Buffer) => this.#stderr.push(chunk));
     process.onMessage((message) => {
@@ -68,8 +80,10 @@ export class Runner {
     });
     void process.ended.then((end) => {
       this.#usable = false;
-      this.#diedHeardOut = end.heardOut && end.problem === undefined;
       this.#death = this.#deathOf(end);
+      // A module that does not fit into its memory never will.
+      const doesNotFit = !this.#loaded && isOutOfMemory(this.#death);
+      this.#diedHeardOut = end.heardOut && end.problem === undefined && !doesNotFit;
       this.#onDeath(this.#death);
     });
     this.facts = this.#load(load);
@@ -109,7 +123,11 @@ export class Runner {
   async take(turn: RunnerTurn): Promise<RunnerAnswer> {
     const id = this.#nextId++;
     this.#current = id;
-    const watch = this.#process.watchTurn(turn.order.init.mark, turn.deadlineAt);
+    const watch = this.#process.watchTurn({
+      mark: turn.order.init.mark,
+      deadlineAt: turn.deadlineAt,
+      memoryMb: this.memoryMb,
+    });
     try {
       const ended = await this.#converse(id, turn);
       if (ended.thrown !== undefined) this.#usable = false;
@@ -148,6 +166,7 @@ export class Runner {
       this.#listener = (report) => {
         if (report.type === "loaded") {
           this.#loaded = true;
+          this.#rssLoaded = report.rss;
           resolve(report.facts);
         }
         if (report.type === "not_loaded")
@@ -167,11 +186,16 @@ export class Runner {
         if (report.type === "ended" && report.id === id) resolve(report);
         if (report.type !== "idle" || report.id !== id) return;
         this.#rested = true;
-        if (!report.clean) this.#usable = false;
+        if (!report.clean || this.#keepsTooMuch(report.rss)) this.#usable = false;
         this.#onRest();
       };
       this.#send({ type: "turn", id, ...turn.order });
     });
+  }
+
+  /** What turns have left in it is not to end the next one: half of what was free when it was loaded is enough. */
+  #keepsTooMuch(rss: number): boolean {
+    return rss - this.#rssLoaded > Math.max(0, this.memoryMb * BYTES_PER_MIB - this.#rssLoaded) / 2;
   }
 
   /** Waits for the agent's `stop`; a runner that does not come to rest is not used again. */
@@ -204,7 +228,9 @@ export class Runner {
 
   #deathOf(end: ProcessEnd): Error {
     if (end.problem !== undefined) return end.problem;
+    if (end.overMemoryMb !== undefined) return outOfMemory(end.overMemoryMb, this.memoryMb);
     const stderr = this.#mask(this.#stderr.text()).trim();
+    if (isHeapDeath(end, stderr)) return heapFull(this.memoryMb);
     const when = this.#taken
       ? "in the middle of the turn"
       : this.#loaded
@@ -231,4 +257,8 @@ function answerOf(ended: TurnEnded, timeoutMs: number | undefined): RunnerAnswer
     default:
       throw new ProcessFailure("agent_crash", thrown.failure);
   }
+}
+
+function isOutOfMemory(death: Error): boolean {
+  return death instanceof ProcessFailure && death.failure.code === "out_of_memory";
 }

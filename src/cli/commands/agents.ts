@@ -105,11 +105,12 @@ export async function agents(context: CommandContext, options: AgentsOptions): P
 const HEAD = ["agent", "kind", "lane", "from", "workers", "can"];
 
 function rowOf(agent: AgentLine): string[] {
-  const { cooperativeStop, announcesCalls, knowsCost } = agent.abilities;
+  const { cooperativeStop, announcesCalls, knowsCost, boundsMemory } = agent.abilities;
   const can = [
     ...(cooperativeStop ? ["stops when told"] : []),
     ...(announcesCalls ? ["announces calls"] : []),
     ...(knowsCost === true ? ["knows its cost"] : []),
+    ...(boundsMemory === true ? ["bounds its memory"] : []),
   ];
   return [
     agent.name,

@@ -212,7 +212,7 @@ describe("a turn inside a process that outlives it", () => {
       ${HANG}
     `);
     const seen = textOf(program);
-    const watch = program.watchTurn(mark("inner", 7));
+    const watch = program.watchTurn({ mark: mark("inner", 7) });
     await until("the child", () => seen.text.endsWith("\n"));
     await watch.done();
     expect(isAlive(Number(seen.text))).toBe(false);

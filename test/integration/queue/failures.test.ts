@@ -250,6 +250,18 @@ const SCENARIOS: Readonly<Record<FailureCode, Scenario>> = {
     error: /over the limit of a line/,
     bull: "completed",
   },
+  out_of_memory: {
+    play: (lane) =>
+      play(program(lane, "const a = []; setInterval(() => a.push(Buffer.alloc(2e7, 1)), 5)"), {
+        limits: { maxMemoryMb: 150 },
+        retry: { onOutOfMemory: true, maxAttempts: 2 },
+      }),
+    spent: [2, 0],
+    attempts: ["crashed", "crashed"],
+    status: "crashed",
+    error: /limits\.maxMemoryMb of 150/,
+    bull: "failed",
+  },
   internal: {
     // A worker that forgot to prepare an agent: no fault of the agent or the turn.
     play: async (lane) => {

@@ -27,7 +27,7 @@ function supervise(child: FakeChild): { process: SupervisedProcess; calls: strin
       calls.push(`sweep ${marks.join(" ")}`);
       return Promise.resolve();
     },
-    watch: (mark) => {
+    watch: ({ mark }) => {
       calls.push(`watch ${mark}`);
       return () => void calls.push(`lift ${mark}`);
     },
@@ -67,8 +67,8 @@ describe("the end of a supervised process", () => {
   it("sweeps the marks of the turns that were going on inside it too", async () => {
     const child = new FakeChild();
     const { process, calls } = supervise(child);
-    await process.watchTurn("t1").done();
-    process.watchTurn("t2");
+    await process.watchTurn({ mark: "t1" }).done();
+    process.watchTurn({ mark: "t2" });
     child.emit("exit", 0, null);
     await process.ended;
     expect(calls).toEqual(["watch t1", "sweep t1", "lift t1", "watch t2", "sweep m t2", "ended"]);

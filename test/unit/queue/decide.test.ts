@@ -51,6 +51,7 @@ const TABLE: Readonly<Record<FailureCode, readonly [Decision["kind"], Decision["
   context_overflow: ["settle", "attempt"],
   refused: ["settle", "attempt"],
   output_too_large: ["settle", "attempt"],
+  out_of_memory: ["settle", "attempt"],
   internal: ["retry", "attempt"],
 };
 
@@ -112,6 +113,12 @@ test("onTimeout: timeouts are retried within the budget", () => {
     expect(kindOf(decide(failedBy(code), budget({}, { onTimeout: true }), half))).toBe("retry");
     expect(kindOf(decide(failedBy(code), budget({ spent: 2 }, { onTimeout: true }), half))).toBe("settle");
   }
+});
+
+test("U13: onOutOfMemory: an attempt that needed more memory than it may is tried again only where that is asked for", () => {
+  expect(kindOf(decide(failedBy("out_of_memory"), budget({}, { onOutOfMemory: true }), half))).toBe("retry");
+  expect(kindOf(decide(failedBy("out_of_memory"), budget({ spent: 2 }, { onOutOfMemory: true }), half))).toBe("settle");
+  expect(kindOf(decide(failedBy("out_of_memory"), budget({}, { onTimeout: true }), half))).toBe("settle");
 });
 
 test("C29: afterToolCalls never: no second attempt after a tool was called, neither by a crash nor by a lost worker", () => {

@@ -67,6 +67,7 @@ function run(limits: { timeoutMs: number; graceMs: number }, keepInputOpen = fal
     output: "events",
     request: "{}",
     keepInputOpen,
+    memoryMb: 1000,
     limits,
     turn: {
       emit: () => undefined,
