@@ -10,7 +10,7 @@ const BESIDE_MB = 96;
  * with one of gigabytes a turn would be killed for what nobody needs any more.
  */
 export function heapMb(memoryMb: number): number {
-  return Math.max(Math.floor(memoryMb / 2), memoryMb - BESIDE_MB);
+  return Math.max(Math.floor(memoryMb / 3), memoryMb - BESIDE_MB);
 }
 
 const SAID_BY_V8 = /heap out of memory|Reached heap limit/;
