@@ -41,7 +41,7 @@ async function readied(spec: AgentSpec): Promise<string | undefined> {
 export function missingError(missing: ReadonlyMap<AgentSpec, string>, wanted: number): TurnqError {
   const named = [...missing].map(([{ name }, problem]) => `${name} (${problem})`);
   const which = missing.size === 1 ? "an agent" : `${missing.size} agents`;
-  return new TurnqError("config", `${which} of ${wanted} cannot run here: ${named.join("; ")}.`, {
+  return new TurnqError("config", `${which} of ${wanted} cannot run here: ${named.join("; ")}`, {
     where: "worker",
     hint: "Correct or leave out what is named, or let the worker start without it: allowMissing, on the command line --allow-missing.",
     details: { missing: missingList(missing) },

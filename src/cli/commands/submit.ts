@@ -57,13 +57,14 @@ export async function submit(context: CommandContext, file: string, options: Inp
         await output.line(
           `batch ${batch}: ${counted(report.turns, "turn")}, ${added} new, ${duplicates} stored before`,
         );
-      if (duplicates > 0 && options.quiet !== true) {
-        output.note(
-          "turns that were stored before keep the limits, retry rules and labels that they were first submitted with",
-        );
+      if (options.quiet !== true) {
+        if (duplicates > 0)
+          output.note(
+            "turns that were stored before keep the limits, retry rules and labels that they were first submitted with",
+          );
+        for (const { message } of unserved) output.note(harmless(`warning: ${message}`));
+        output.note(`next:\n  ${lines.of("work")}\n  ${lines.of("results", batch)}`);
       }
-      for (const { message } of unserved) output.note(harmless(`warning: ${message}`));
-      if (options.quiet !== true) output.note(`next:\n  ${lines.of("work")}\n  ${lines.of("results", batch)}`);
       return EXIT.ok;
     } finally {
       await store.close();

@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AgentLike } from "../../../src/app.ts";
@@ -55,11 +55,15 @@ function submit(agent: string, { retry, limits }: Asked = {}): Promise<TurnHandl
 }
 
 /** Runs one turn of an agent as a program would that embeds turnq. */
-async function play(agent: AgentLike, asked: Asked = {}): Promise<TurnResult> {
+async function play(
+  agent: AgentLike,
+  asked: Asked & { readonly onReady?: () => Promise<void> } = {},
+): Promise<TurnResult> {
   const worker = scene.turnq.worker({ agents: [agent], concurrency: 2 });
   scene.onClose(() => worker.close({ limitMs: 5000 }));
   await worker.start();
   await scene.turnq.refreshAgents();
+  await asked.onReady?.();
   return (await submit(agent.name, asked)).result({ waitMs: 60_000 });
 }
 
@@ -73,6 +77,14 @@ async function chat(name: string, reply: (request: number) => ModelReply): Promi
 /** An agent that is a program of this one line. */
 function program(name: string, code: string): AgentLike {
   return { name, type: "command", command: [process.execPath, "-e", code], output: "events", input: "json" };
+}
+
+/** A program that is there when its worker starts, and is taken away before the turn. */
+async function goneProgram(lane: string, folder: string): Promise<TurnResult> {
+  const path = join(folder, "answers");
+  await writeFile(path, "#!/bin/sh\necho fine\n", { mode: 0o755 });
+  const agent: AgentLike = { name: lane, type: "command", command: [path], output: "text", input: "text" };
+  return play(agent, { onReady: () => rm(path) });
 }
 
 const refused = (status: number, body = "{}", headers: Record<string, string> = {}): ModelReply => ({
@@ -217,10 +229,9 @@ const SCENARIOS: Readonly<Record<FailureCode, Scenario>> = {
     bull: "failed",
   },
   config: {
-    play: (lane) =>
-      play({ name: lane, type: "command", command: ["./no-such-program"], output: "text", input: "text" }),
+    play: (lane) => inFolder((folder) => goneProgram(lane, folder)),
     ...ENDS,
-    error: /no-such-program/,
+    error: /answers/,
     bull: "failed",
   },
   invalid_request: {
