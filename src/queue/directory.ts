@@ -46,7 +46,8 @@ export class Directory {
   readonly #registry: WorkerRegistry;
   #published: ReadonlyMap<string, Published> = new Map();
   #workers: readonly WorkerInfo[] = [];
-  #publishedAt = 0;
+  /** By agent: workers of one process have agents of their own. */
+  readonly #publishedAt = new Map<string, number>();
   #droppedAt = 0;
   /** When agents of this process that could not be loaded were tried again, in ms of `performance.now()`. */
   readonly #triedMs = new Map<string, number>();
@@ -60,7 +61,7 @@ export class Directory {
   }
 
   /** Tells producers without a configuration what this worker runs. */
-  async publish(agents: readonly KnownAgent[]): Promise<void> {
+  async publish(agents: readonly KnownAgent[], now = Date.now()): Promise<void> {
     if (agents.length === 0) return;
     const at = await redisNow(this.#redis);
     const fields = agents.map(
@@ -68,14 +69,14 @@ export class Directory {
         [name, JSON.stringify({ name, lane, kind, abilities, limits, retry, at })] as const,
     );
     await effect("agents:publish", () => this.#redis.hset(STORE_KEYS.agents, Object.fromEntries(fields)));
-    this.#publishedAt = Date.now();
+    for (const { name } of agents) this.#publishedAt.set(name, now);
   }
 
   /** To be called again and again by a worker: publishes its agents anew when it is time, and drops those of workers long gone. */
   async keepPublished(agents: readonly KnownAgent[], now = Date.now()): Promise<void> {
-    if (now - this.#publishedAt < PUBLISH_EVERY_MS) return;
-    await this.publish(agents);
-    this.#publishedAt = now;
+    const due = agents.filter(({ name }) => now - (this.#publishedAt.get(name) ?? 0) >= PUBLISH_EVERY_MS);
+    if (due.length === 0) return;
+    await this.publish(due, now);
     if (now - this.#droppedAt >= DROP_EVERY_MS) await this.#drop(now);
   }
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { defineAgent } from "../../../src/agent/define-agent.ts";
+import { defineAgent, specOf } from "../../../src/agent/define-agent.ts";
 import { laneKey, laneTag, sessionLaneKey, STORE_KEYS } from "../../../src/ledger/keys.ts";
 import { Directory } from "../../../src/queue/directory.ts";
 import { LaneSet } from "../../../src/queue/lane-set.ts";
@@ -194,4 +194,14 @@ test("agents of workers long gone are known no more; those of a worker that is u
   expect(await scene.redis.hexists(STORE_KEYS.agents, "alive")).toBe(0);
   await directory.keepPublished([{ ...directory.find("alive"), name: "alive" } as never], soon + 61_000);
   expect(await scene.redis.hexists(STORE_KEYS.agents, "alive")).toBe(1);
+});
+
+test("two workers of one process, each with agents of its own, both publish theirs again and again", async () => {
+  const directory = new Directory(scene.redis, [], () => "");
+  const [one, two] = ["one", "two"].map((name) => [specOf(defineAgent(name, () => "x"))]);
+  for (const at of [1, 2].map((round) => Date.now() + round * 61_000)) {
+    await scene.redis.hdel(STORE_KEYS.agents, "one", "two");
+    for (const agents of [one, two]) await directory.keepPublished(agents ?? [], at);
+    expect(await scene.redis.hkeys(STORE_KEYS.agents)).toEqual(expect.arrayContaining(["one", "two"]));
+  }
 });
