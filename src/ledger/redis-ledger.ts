@@ -4,6 +4,7 @@ import { LEASE_SETTINGS, type LeaseSettings } from "./lease-settings.ts";
 import { cancelChannel, laneKey, laneTag, settledChannel } from "./keys.ts";
 import { begunOf, cancellingOf, factsOf, ROW_FACTS } from "./answers.ts";
 import { cancelArguments, closeArguments, settleArguments } from "./arguments.ts";
+import { redisNow } from "./redis-now.ts";
 import { batchCountsOf, rowOf } from "./rows.ts";
 import { unreadableRequest, unreadableResult } from "./unreadable.ts";
 import { commandOf, defineScripts, type ScriptName } from "./scripts.ts";
@@ -141,7 +142,7 @@ class RedisLaneLedger implements LaneLedger {
   async gate(): Promise<ClosedGate | undefined> {
     const [[until, reason], now, waiting] = await Promise.all([
       this.#redis.hmget(this.#key("lane"), "gateUntil", "gateReason"),
-      this.#now(),
+      redisNow(this.#redis),
       this.#redis.zcard(this.#key("state", "waiting")),
     ]);
     if (Number(until ?? 0) <= now) return undefined;
@@ -273,12 +274,6 @@ class RedisLaneLedger implements LaneLedger {
     return { turns, next: turns.length === 0 ? after : Number(pairs.at(-1)) };
   }
 
-  /** Epoch ms by Redis's own clock. */
-  async #now(): Promise<number> {
-    const [seconds, micros] = await this.#redis.time();
-    return Number(seconds) * 1000 + Math.floor(Number(micros) / 1000);
-  }
-
   async laneCounts(): Promise<LaneCounts> {
     const { options } = TurnState;
     const [oldest, ...counts] = await Promise.all([
@@ -315,17 +310,18 @@ class RedisLaneLedger implements LaneLedger {
   }
 
   async overdue(): Promise<number> {
-    return this.#redis.zcount(this.#key("leases"), "-inf", await this.#now());
+    return this.#redis.zcount(this.#key("leases"), "-inf", await redisNow(this.#redis));
   }
 
   async overdueTurns(limit: number): Promise<readonly string[]> {
-    const now = String(await this.#now());
+    const now = String(await redisNow(this.#redis));
     const open = await this.#redis.zrange(this.#key("leases"), "-inf", now, "BYSCORE", "LIMIT", 0, limit);
     return open.map((attempt) => attempt.replace(/#\d+$/, ""));
   }
 
   async expired(limit: number): Promise<readonly string[]> {
-    return this.#redis.zrange(this.#key("expiry"), "-inf", String(await this.#now()), "BYSCORE", "LIMIT", 0, limit);
+    const now = String(await redisNow(this.#redis));
+    return this.#redis.zrange(this.#key("expiry"), "-inf", now, "BYSCORE", "LIMIT", 0, limit);
   }
 }
 
