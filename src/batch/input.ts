@@ -16,15 +16,20 @@ import { SeenIds } from "./seen.ts";
 /** Gives the bytes of the input from the start, as often as it is called. */
 export type OpenInput = () => AsyncIterable<Uint8Array>;
 
+/** An agent, and a lane in which turns of it are. */
+export interface TurnPlace {
+  readonly agent: string;
+  readonly lane: string;
+}
+
 /** What a check of a whole input found. */
 export interface InputReport {
   /** Lines read, blank ones counted. */
   readonly lines: number;
   readonly samples: number;
   readonly turns: number;
-  /** The agents of the turns, and the lanes that they would go to, as far as those are known. */
-  readonly agents: ReadonlySet<string>;
-  readonly lanes: ReadonlySet<string>;
+  /** Whose the turns are, and the lanes that they would go to, as far as those are known: each pair once. */
+  readonly places: readonly TurnPlace[];
   /** Lines with a problem. */
   readonly bad: number;
   /** All that is wrong with the first {@link BAD_LINES_SHOWN} of them. */
@@ -42,7 +47,7 @@ export const BAD_LINES_SHOWN = 100;
 export async function checkInput(open: OpenInput, options: CellOptions): Promise<InputReport> {
   checkCellOptions(options);
   const problems: LineProblem[] = [];
-  const [agents, lanes] = [new Set<string>(), new Set<string>()];
+  const places = new Map<string, TurnPlace>();
   let [lines, samples, turns, bad] = [0, 0, 0, 0];
   for await (const item of samplesOf(entriesOf(open(), options), options, "line")) {
     lines = item.line;
@@ -54,13 +59,14 @@ export async function checkInput(open: OpenInput, options: CellOptions): Promise
       samples += 1;
       turns += item.requests.length * options.epochs;
       for (const request of item.requests) {
-        agents.add(request.agent);
-        lanes.add(options.directory.lane?.(request.agent, request) ?? request.lane ?? request.agent);
+        const { agent } = request;
+        const lane = options.directory.lane?.(agent, request) ?? request.lane ?? agent;
+        places.set(`${agent} ${lane}`, { agent, lane });
       }
     }
   }
   if (bad === 0 && turns === 0) throw noTurns(options);
-  return { lines, samples, turns, agents, lanes, bad, problems };
+  return { lines, samples, turns, places: [...places.values()], bad, problems };
 }
 
 function noTurns(options: CellOptions): TurnqError {

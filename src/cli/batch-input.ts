@@ -96,7 +96,7 @@ export async function checkTurns(
   const report = await checkInput(input.open, cells);
   if (report.problems.length > 0) throw badLines(report, cells);
   // Those that lines name; --agent was looked at before any line was.
-  refuseFaulty(report.agents, cells.directory);
+  refuseFaulty(new Set(report.places.map(({ agent }) => agent)), cells.directory);
   if (await turnq.batch(cells.batch).exists()) await checkConflicts(turnq, input, cells, signal);
   if (await input.changed()) throw changedInput("Nothing was stored. Try again when nobody writes to it.");
   return report;
@@ -168,10 +168,6 @@ export interface StoredTurns {
   readonly added: number;
   /** Turns that were there before; they stay as they were first submitted. */
   readonly duplicates: number;
-  /** Agents of the turns. */
-  readonly agents: ReadonlySet<string>;
-  /** The same, each with the lanes that its turns named. */
-  readonly places: readonly Pick<CellRequest, "agent" | "lane">[];
   /** False when it was interrupted: what was told of is stored, and the same submission completes it. */
   readonly complete: boolean;
 }
@@ -185,7 +181,6 @@ export async function storeTurns(
 ): Promise<StoredTurns> {
   let added = 0;
   let duplicates = 0;
-  const places = new Map<string, Pick<CellRequest, "agent" | "lane">>();
   const changedMeanwhile = (cause?: unknown): TurnqError =>
     changedInput(
       `Turns of it that batch ${cells.batch} has now: ${added + duplicates}, as they were read. Look at them before you go on with it.`,
@@ -194,8 +189,6 @@ export async function storeTurns(
   const requests = async function* (): AsyncGenerator<CellRequest> {
     for await (const request of requestsOf(input.open, cells)) {
       if (options.signal.aborted) return;
-      const { agent, lane } = request;
-      places.set(`${agent} ${lane ?? ""}`, { agent, lane });
       yield request;
     }
   };
@@ -211,6 +204,5 @@ export async function storeTurns(
     if (!options.signal.aborted) throw (await input.changed()) ? changedMeanwhile(error) : error;
   }
   if (!options.signal.aborted && (await input.changed())) throw changedMeanwhile();
-  const agents = new Set([...places.values()].map(({ agent }) => agent));
-  return { added, duplicates, agents, places: [...places.values()], complete: !options.signal.aborted };
+  return { added, duplicates, complete: !options.signal.aborted };
 }

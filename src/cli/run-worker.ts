@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import type { InputReport } from "../batch/input.ts";
 import { OthersTally, type Others } from "../batch/others-tally.ts";
 import type { Batch } from "../batch-handle.ts";
 import { TurnqError } from "../domain/error.ts";
@@ -30,6 +31,11 @@ export interface RunWorkerOptions {
 export interface Work {
   readonly agents: ReadonlySet<string>;
   readonly lanes: Iterable<string>;
+}
+
+/** Where the turns of an input go. */
+export function workOf({ places }: InputReport): Work {
+  return { agents: new Set(places.map(({ agent }) => agent)), lanes: places.map(({ lane }) => lane) };
 }
 
 /**

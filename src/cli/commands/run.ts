@@ -26,7 +26,7 @@ import { counted } from "../quantity-text.ts";
 import { fileSink, ResultCollector, stdoutSink, upToDate, type ResultSink } from "../result-collector.ts";
 import { resultsPath } from "../results-path.ts";
 import { tellSummary, verdict } from "../run-report.ts";
-import { RunWorker, type RunWorkerOptions } from "../run-worker.ts";
+import { RunWorker, workOf, type RunWorkerOptions } from "../run-worker.ts";
 import { newBatchId } from "../type-next.ts";
 
 interface RunOptions extends InputOptions, RunWorkerOptions {
@@ -119,7 +119,7 @@ class Run {
     const cells = cellOptions(this.#store, this.#batch.id, this.#file, { ...this.#options, runsHere: true });
     const report = await checkTurns(turnq, input, cells, this.#early);
     await probeResultsFile(this.#resultsPath());
-    if (!(await this.#isComplete(report))) await this.#worker.refuseOthers(report, "Nothing was stored.");
+    if (!(await this.#isComplete(report))) await this.#worker.refuseOthers(workOf(report), "Nothing was stored.");
     this.#hint(`batch ${this.#batch.id}: ${sizeText(report)}. To go on with it: ${this.#goOn()}`);
     const stored = await storeTurns(turnq, input, cells, {
       signal: this.#early,
@@ -128,7 +128,7 @@ class Run {
     output.live("");
     if (!stored.complete)
       return this.#cancelled(`${stored.added + stored.duplicates} of ${report.turns} turns are stored`);
-    await this.#tellOfStored(stored);
+    await this.#tellOfStored(stored, report);
     try {
       await this.#work(() => turnsOf(input, cells));
       return await this.#report();
@@ -149,13 +149,13 @@ class Run {
     if (this.#options.quiet !== true) this.#context.output.note(text);
   }
 
-  async #tellOfStored({ added, duplicates, agents }: StoredTurns): Promise<void> {
+  async #tellOfStored({ added, duplicates }: StoredTurns, report: InputReport): Promise<void> {
     if (duplicates > 0) {
       this.#hint(
         `${added} new, ${duplicates} stored before: these keep the limits, retry rules and labels that they were first submitted with`,
       );
     }
-    this.#agents = new Set([...agents, ...(await this.#otherAgents(added + duplicates))]);
+    this.#agents = new Set([...workOf(report).agents, ...(await this.#otherAgents(added + duplicates))]);
     const own = this.#store.agents.map(({ name }) => name);
     const elsewhere = [...this.#agents].filter((agent) => !own.includes(agent));
     if (elsewhere.length > 0)

@@ -1,7 +1,8 @@
 import type { Command } from "commander";
+import type { InputReport } from "../../batch/input.ts";
 import type { Unserved } from "../../queue/served-agents.ts";
 import type { Turnq } from "../../turnq.ts";
-import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions, type StoredTurns } from "../batch-input.ts";
+import { cellOptions, checkTurns, openTurns, storeTurns, type InputOptions } from "../batch-input.ts";
 import type { CommandContext } from "../context.ts";
 import { EXIT } from "../failure-text.ts";
 import { harmless } from "../harmless.ts";
@@ -50,7 +51,7 @@ export async function submit(context: CommandContext, file: string, options: Inp
         );
         return EXIT.cancelled;
       }
-      const unserved = await unservedOf(store.turnq, batch, stored);
+      const unserved = await unservedOf(store.turnq, batch, report);
       if (options.json === true)
         await output.object({ type: "submitted", batch, turns: report.turns, new: added, duplicates, unserved });
       else
@@ -75,7 +76,7 @@ export async function submit(context: CommandContext, file: string, options: Inp
 }
 
 /** For whom nobody is there, unless all of the batch has been run before. */
-async function unservedOf(turnq: Turnq, batch: string, { places }: StoredTurns): Promise<Unserved[]> {
+async function unservedOf(turnq: Turnq, batch: string, { places }: InputReport): Promise<Unserved[]> {
   const { turns, states } = await turnq.batch(batch).progress();
   return states.settled === turns ? [] : turnq.unserved(places);
 }

@@ -35,8 +35,10 @@ describe("lines become turns", () => {
       lines: 3,
       samples: 2,
       turns: 8,
-      agents: new Set(["echo", "noop"]),
-      lanes: new Set(["echo", "noop"]),
+      places: [
+        { agent: "echo", lane: "echo" },
+        { agent: "noop", lane: "noop" },
+      ],
       problems: [],
       bad: 0,
     });
