@@ -55,7 +55,7 @@ const MAY_PASS = { retryable: true } as const;
 
 /** An error inside of an answer: with nothing before it, it is as good as a status. */
 function saidFailure(said: HeardError, call: FailedCall): CallFailure {
-  const words = cutText(said.message, WORDS_CHARS);
+  const words = wordsOf(said.message, call);
   const text = said.isFirst
     ? `the provider answered with an error: ${words}`
     : `the provider ended its answer: ${words}`;
@@ -73,8 +73,13 @@ function refusal(error: unknown, status: number, call: FailedCall): Failure {
   const text = typeof body === "string" ? body : "";
   const { kind } = saidIn(text);
   const message = messageOf(error).trim();
-  const words = `the provider answered ${status}: ${cutText(message === "" ? text : message, WORDS_CHARS)}`;
+  const words = `the provider answered ${status}: ${wordsOf(message === "" ? text : message, call)}`;
   return refused({ status, kind, text }, (field(error, "responseHeaders") ?? {}) as Headers, words, call);
+}
+
+/** The beginning of what a provider said. Its secrets go first: of one that is cut nobody knows any more that it is one. */
+function wordsOf(said: string, { secrets }: FailedCall): string {
+  return cutText(withoutSecrets(said, secrets), WORDS_CHARS);
 }
 
 function saidIn(body: string): { readonly kind: string } {
@@ -91,12 +96,12 @@ function refused(
   error: Pick<ProviderError, "status" | "kind" | "text">,
   headers: Headers,
   words: string,
-  { now, secrets }: FailedCall,
+  { now }: FailedCall,
 ): Failure {
   const saysWhen = retryAtOf(headers, now, false) !== undefined;
   const code = meaningOf({ ...error, saysWhen });
   const retryAt = retryAtOf(headers, now, error.status === 429 || code === "rate_limited");
-  return failure(code, withoutSecrets(words, secrets), {
+  return failure(code, words, {
     ...(code === "agent_error" ? MAY_PASS : {}),
     ...(retryAt === undefined ? {} : { retryAt }),
   });
