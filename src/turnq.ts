@@ -122,10 +122,11 @@ export class Turnq {
     await this.refreshAgents();
     await this.#parts.directory.learn(agents);
     const cells: CellOptions = { batch, agents, epochs, expect, directory: this.agentDirectory(agents) };
-    const places = new Map<string, TurnRequest>();
+    const places = new Map<string, Pick<TurnRequest, "agent" | "lane">>();
     const noted = async function* (requests: AsyncIterable<TurnRequest>): AsyncGenerator<TurnRequest> {
       for await (const request of requests) {
-        places.set(`${request.agent} ${request.lane ?? ""}`, request);
+        const { agent, lane } = request;
+        places.set(`${agent} ${lane ?? ""}`, { agent, lane });
         yield request;
       }
     };
