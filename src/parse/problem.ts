@@ -17,14 +17,19 @@ type PathPart = PropertyKey;
  * named with the nearest that is: `schema` says which those are, at whatever depth.
  */
 export function problemsOf(error: z.ZodError, value: unknown, schema: z.ZodType): Problem[] {
-  const found = error.issues.flatMap((issue) => problemsOfIssue(issue, [], { value, schema }));
   // Two rules on one number (a whole number, at most n) can say the same thing twice.
-  return found.filter((one, index) => found.findIndex((other) => same(one, other)) === index);
+  const found = new Map<string, Problem>();
+  for (const problem of problemsIn(error.issues, [], { value, schema })) {
+    const text = fieldProblem(problem);
+    if (found.has(text)) continue;
+    if (found.size === PROBLEMS_TOLD) return [...found.values(), { message: "and more is wrong with it" }];
+    found.set(text, problem);
+  }
+  return [...found.values()];
 }
 
-function same(a: Problem, b: Problem): boolean {
-  return a.field === b.field && a.message === b.message;
-}
+/** So many are told of one value: somebody else's may have a million keys that are not known. */
+const PROBLEMS_TOLD = 20;
 
 /** A path as people write it: `limits.timeoutMs`, `input[0].text`; undefined for the value itself. */
 export function fieldName(path: readonly PathPart[]): string | undefined {
@@ -43,24 +48,28 @@ interface Place {
   readonly schema: z.ZodType;
 }
 
-function problemsOfIssue(issue: Issue, above: readonly PathPart[], place: Place): Problem[] {
-  const path = [...above, ...issue.path];
+function* problemsIn(issues: readonly Issue[], above: readonly PathPart[], place: Place): Generator<Problem> {
+  for (const issue of issues) yield* problemsOfIssue(issue, [...above, ...issue.path], place);
+}
+
+function* problemsOfIssue(issue: Issue, path: readonly PathPart[], place: Place): Generator<Problem> {
   const field = fieldName(path);
   if (issue.code === "unrecognized_keys") {
     const known = keysAt(place.schema, path, place.value);
-    return issue.keys.map((key) => ({ field, message: unknownKey(key, known) }));
+    for (const key of issue.keys) yield { field, message: unknownKey(key, known) };
+    return;
   }
   const value = valueAt(place.value, path);
   if (issue.code === "invalid_union") {
     const branch = branchMeant(issue.errors);
-    if (branch !== undefined) return branch.flatMap((inner) => problemsOfIssue(inner, path, place));
+    if (branch !== undefined) return yield* problemsIn(branch, path, place);
     if ("options" in issue && issue.options !== undefined) {
       const known = issue.options.map(String);
-      return [{ field, message: `must be one of ${known.join(", ")}${nearWords(value, known)}` }];
+      return yield { field, message: `must be one of ${known.join(", ")}${nearWords(value, known)}` };
     }
   }
   const absent = path.length > 0 && issue.code !== "custom" && value === undefined;
-  return [{ field, message: absent ? "is missing" : wordsFor(issue, value) }];
+  yield { field, message: absent ? "is missing" : wordsFor(issue, value) };
 }
 
 function nearWords(value: unknown, known: readonly unknown[]): string {

@@ -87,4 +87,13 @@ describe("an unknown key", () => {
       /^c\.json: agents\.a\.script\[0\]: unknown key "agrs" \(did you mean "args"\?\)$/,
     );
   });
+
+  it("of a value with ever so many the first are named, and that there are more", () => {
+    const limits = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`key${i}`, 1]));
+    const value = { agent: "a", input: "x", limits };
+    const problems = problemsOf(TurnRequest.safeParse(value).error ?? expect.unreachable(), value, TurnRequest);
+    expect(problems).toHaveLength(21);
+    expect(problems[0]).toEqual({ field: "limits", message: 'unknown key "key0"' });
+    expect(problems.at(-1)).toEqual({ message: "and more is wrong with it" });
+  });
 });
