@@ -20,11 +20,9 @@ test("U01: work does not start without one of its agents, but with --allow-missi
   expect(refused.stderr).toContain("broken (the module ./broken.mjs does not exist");
   expect(refused.stderr).toContain("--allow-missing");
 
-  const alone = await folder.run(["submit", "turns.jsonl", "--agent", "step", "--batch", "b", "--quiet"]);
-  expect([alone.code, alone.stderr]).toEqual([
-    0,
-    'warning: no worker that is up runs agent "step": its turns wait for one\n',
-  ]);
+  const alone = await folder.run(["submit", "turns.jsonl", "--agent", "step", "--batch", "b"]);
+  expect(alone.code).toBe(0);
+  expect(alone.stderr).toMatch(/^warning: no worker that is up runs agent "step": its turns wait for one$/m);
 
   const worker = folder.start(["work", "--allow-missing"]);
   await worker.saidOnStderr("taking turns of echo, noop, step, 10 at once");
